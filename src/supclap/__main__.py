@@ -1,0 +1,5 @@
+"""``python -m supclap`` is the command."""
+
+from supclap.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Sound files and arrays in, float32 samples out."""

@@ -1,0 +1,1 @@
+"""What `supclap bench` measures."""

@@ -1,0 +1,1 @@
+"""From any table, folder or corpus to clips and batches."""

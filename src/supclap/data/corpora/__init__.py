@@ -1,0 +1,1 @@
+"""Public corpora, as their owners ship them."""

@@ -1,0 +1,1 @@
+"""The embedded corpus: scenes of sound events, with captions and ground truth."""

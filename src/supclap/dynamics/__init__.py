@@ -1,0 +1,1 @@
+"""Forces, drift and radius of any objective."""

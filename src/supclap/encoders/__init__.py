@@ -1,0 +1,1 @@
+"""Towers, heads and dual models."""

@@ -1,0 +1,1 @@
+"""Evaluation: retrieval by named protocols, classification, and what the numbers are worth."""

@@ -1,0 +1,1 @@
+"""Support Vector Regularization in other people's trainers."""

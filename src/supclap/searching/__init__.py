@@ -1,0 +1,1 @@
+"""Questions to a folder of sounds: an exact scan over cached windows."""

@@ -1,0 +1,1 @@
+"""Methods x seeds x data, and what to draw of them."""
