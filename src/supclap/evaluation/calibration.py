@@ -1,0 +1,160 @@
+"""How far a hit can be believed: a curve from scores to probabilities, fitted on one corpus and judged on another.
+
+People ask folders that hold many, few or none of what they look for. So both fitting and judging draw collections
+from a labelled corpus, of other sizes and with other numbers of matches, none among them, and look at the hits that
+would be shown. Shapes: q queries, n files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import rankdata
+
+from supclap.embedding.curve import NAMES, features, probability
+from supclap.schema import UserError
+
+HITS = 10  # how many of each answer are looked at
+_SMALLEST = 30
+_ABSENT = 0.4  # the share of collections without a match
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One query over one drawn collection."""
+
+    scores: np.ndarray  # [n]
+    match: np.ndarray  # [n] bool
+
+    @property
+    def hits(self) -> np.ndarray:
+        """The files that would be shown, best first."""
+        order: np.ndarray = np.argsort(-self.scores, kind="stable")[:HITS]
+        return order
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a curve does on a corpus: calibration errors, and how well presence is told from absence."""
+
+    # Over all files, and over the hits that would be shown: the second is what a user meets.
+    ece: float
+    hits_ece: float
+    auc: float
+    raw_auc: float
+    missed: float  # share of collections with a match of which "nothing here matches" was said
+    invented: float  # share of those without one of which it was not
+    collections: int
+
+
+def draw(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0, draws: int = 40) -> Iterator[Drawn]:
+    """Collections for each query: ``draws`` of them, with sizes and numbers of matches spread over powers of two."""
+    generator = np.random.default_rng(seed)
+    for scores, match in zip(scores_qn, match_qn, strict=True):
+        yes, no = np.flatnonzero(match), np.flatnonzero(~match)
+        if not len(yes) or len(no) < _SMALLEST:
+            continue
+        for _ in range(draws):
+            kept = generator.permutation(no)[: _between(generator, _SMALLEST, len(no))]
+            if generator.random() >= _ABSENT:
+                kept = np.concatenate([kept, generator.permutation(yes)[: _between(generator, 1, len(yes))]])
+            yield Drawn(scores[kept], match[kept])
+
+
+def _between(generator: np.random.Generator, low: int, high: int) -> int:
+    return int(np.exp(generator.uniform(np.log(low), np.log(high + 1))))
+
+
+def fit(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0) -> dict[str, float]:
+    """The curve, with the threshold that best tells collections with a match from those without."""
+    drawn = _checked(scores_qn, match_qn, seed)
+    x = np.concatenate([features(one.scores)[one.hits] for one in drawn])
+    y = np.concatenate([one.match[one.hits] for one in drawn]).astype(float)
+    mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
+    weights = _logistic((x - mean) / spread, y)
+    raw = weights[:-1]
+    curve = {**dict(zip(NAMES, map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
+    best, present = _best_hits(curve, drawn)
+    curve["threshold"] = _threshold(best, present)
+    # The score alone, for one file without a collection around it.
+    alone = _logistic(x[:, :1], y)
+    return {**curve, "slope": float(alone[0]), "intercept": float(alone[1])}
+
+
+def judge(curve: Mapping[str, float], scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 1) -> Judgement:
+    """How the curve does on a corpus that it was not fitted on."""
+    drawn = _checked(scores_qn, match_qn, seed)
+    said = [probability(curve, one.scores) for one in drawn]
+    shown = np.concatenate([row[one.hits] for row, one in zip(said, drawn, strict=True)])
+    best, present = _best_hits(curve, drawn)
+    raw = np.array([one.scores.max() for one in drawn])
+    silent = best < curve["threshold"]
+    return Judgement(
+        ece=ece(np.concatenate(said), np.concatenate([one.match for one in drawn])),
+        hits_ece=ece(shown, np.concatenate([one.match[one.hits] for one in drawn])),
+        auc=auc(best, present),
+        raw_auc=auc(raw, present),
+        missed=float(silent[present].mean()),
+        invented=float((~silent[~present]).mean()),
+        collections=len(drawn),
+    )
+
+
+def ece(said: np.ndarray, true: np.ndarray) -> float:
+    """Expected calibration error over ten bins of equal width: the mean gap of said and found, by bin size."""
+    bins = np.minimum((said * _BINS).astype(int), _BINS - 1)
+    gaps = [abs(said[bins == b].mean() - true[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    return float(np.sum(gaps))
+
+
+def auc(values: np.ndarray, present: np.ndarray) -> float:
+    """How often a collection with a match has the higher value; ties count half."""
+    yes, no = int(present.sum()), int((~present).sum())
+    return float((rankdata(values)[present].sum() - yes * (yes + 1) / 2) / (yes * no))
+
+
+def _checked(scores_qn: np.ndarray, match_qn: np.ndarray, seed: int) -> list[Drawn]:
+    if scores_qn.shape != match_qn.shape:
+        raise UserError(f"scores {list(scores_qn.shape)} and matches {list(match_qn.shape)} differ in shape")
+    if not np.isfinite(scores_qn).all():
+        raise UserError("scores contain NaN or inf; has the checkpoint diverged?")
+    drawn = list(draw(scores_qn, match_qn.astype(bool), seed=seed))
+    if len(drawn) < 100:
+        raise UserError(
+            f"too little to calibrate on: it takes at least 3 labels, each with {_SMALLEST} sounds without it"
+        )
+    return drawn
+
+
+def _best_hits(curve: Mapping[str, float], drawn: list[Drawn]) -> tuple[np.ndarray, np.ndarray]:
+    best = np.array([probability(curve, one.scores).max() for one in drawn])
+    return best, np.array([bool(one.match.any()) for one in drawn])
+
+
+def _threshold(best: np.ndarray, present: np.ndarray) -> float:
+    """Where the mean of both error rates is least."""
+    order = np.argsort(best)
+    missed = np.cumsum(present[order]) / present.sum()
+    invented = 1.0 - np.cumsum(~present[order]) / (~present).sum()
+    place = int(np.argmin(missed + invented))
+    return float((best[order][place] + best[order][min(place + 1, len(best) - 1)]) / 2)
+
+
+def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Weights and, last, the constant of a logistic regression with a breath of ridge."""
+    whole = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        logit = whole @ weights
+        gap = 1.0 / (1.0 + np.exp(-np.clip(logit, -50, 50))) - y
+        value = np.mean(np.logaddexp(0.0, logit) - y * logit) + 1e-4 * weights[:-1] @ weights[:-1]
+        slope = whole.T @ gap / len(y)
+        slope[:-1] += 2e-4 * weights[:-1]
+        return float(value), slope
+
+    found: np.ndarray = minimize(loss, np.zeros(whole.shape[1]), jac=True, method="L-BFGS-B").x
+    return found
