@@ -8,7 +8,7 @@ from supclap import schema
 
 FIELDS = {
     "Caption": "text language",
-    "Clip": "id audio start end captions label split source",
+    "Clip": "id audio start end captions label split source negatives",
     "Batch": "samples lengths sample_rate texts languages clip_ids anchors audio_features text_features negatives "
     "prepared",
     "Embedded": "index start end vector error",

@@ -59,6 +59,7 @@ class Clip:
     label: str | None = None
     split: str | None = None
     source: str | None = None
+    negatives: tuple[str, ...] = ()  # captions that are wrong for the clip
 
 
 @dataclass

@@ -1,0 +1,184 @@
+"""What the columns of a table mean, and one row as checked values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from supclap.data.languages import KNOWN, language
+from supclap.data.tables import Row
+from supclap.schema import Caption, UserError
+
+# Our name first; the others are what tables in use call it.
+NAMES: dict[str, tuple[str, ...]] = {
+    "audio": ("audio", "audio_path", "audio_file", "file_name", "filename", "filepath", "file_path", "file", "path")
+    + ("wav", "wav_path", "sound"),
+    "caption": ("caption", "captions", "text", "description", "sentence", "raw_caption"),
+    "language": ("language", "lang"),
+    # Not "id": it often counts rows, and would part the captions of one sound.
+    "clip_id": ("clip_id",),
+    "split": ("split", "subset"),
+    "start": ("start", "start_time", "start_seconds", "onset"),
+    "end": ("end", "end_time", "end_seconds"),
+    "label": ("label", "category", "class"),
+    "source": ("source", "recording", "source_id"),
+    "negative": ("negative", "negatives"),
+}
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "dev": "val",
+    "valid": "val",
+    "validation": "val",
+    "val": "val",
+} | {
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+    "evaluation": "test",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row, checked."""
+
+    place: str
+    audio: str
+    start: float = 0.0
+    end: float | None = None
+    captions: tuple[Caption, ...] = ()
+    clip_id: str | None = None
+    label: str | None = None
+    split: str | None = None
+    source: str | None = None
+    negatives: tuple[str, ...] = ()
+    named: str = ""  # the sound as the table names it, where ``audio`` has become a path
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what: role -> column; captions with the language their name gives, if it does."""
+
+    roles: dict[str, str]
+    captions: tuple[tuple[str, str | None], ...]
+    negatives: tuple[str, ...]
+
+
+def columns(names: Sequence[str], table: str) -> Columns:
+    """The meaning of a table's columns; UserError if none names the sounds."""
+    lower = {name.strip().lower(): name for name in names}
+    roles = {
+        role: found for role, found in ((role, _first(lower, choices)) for role, choices in NAMES.items()) if found
+    }
+    if "audio" not in roles:
+        near = [name for name in lower if get_close_matches(name, NAMES["audio"], n=1, cutoff=0.75)]
+        hint = f"; is it {lower[near[0]]!r}? rename it" if near else ""
+        raise UserError(f"{table}: no column 'audio'{hint}; the columns are {', '.join(map(repr, names)) or 'none'}")
+    captions: list[tuple[str, str | None]] = [(roles["caption"], None)] if "caption" in roles else []
+    captions += [(lower[name], _code(match)) for name in lower if (match := _numbered(name))]
+    negatives = [roles["negative"]] if "negative" in roles else []
+    negatives += [lower[name] for name in lower if re.fullmatch(r"negative_\d+", name)]
+    return Columns(roles, tuple(captions), tuple(negatives))
+
+
+def _first(lower: dict[str, str], choices: Sequence[str]) -> str | None:
+    return next((lower[name] for name in choices if name in lower), None)
+
+
+def _numbered(name: str) -> re.Match[str] | None:
+    """caption_3, caption_fra and caption_fra_3; nothing else."""
+    match = re.fullmatch(r"caption_(?:([a-z]{2,3})_?)?(\d+)?", name)
+    return match if match and (match[1] or match[2]) and (not match[1] or match[1] in KNOWN) else None
+
+
+def _code(match: re.Match[str]) -> str | None:
+    """The language that a column's name gives; None: the row's."""
+    return language(match[1]) if match[1] else None
+
+
+def entry(row: Row, known: Columns) -> Entry:
+    """One row's values, checked; UserError names the row and the column."""
+    read = _Reader(row)
+    roles = known.roles
+    audio = read.text(roles["audio"])
+    if not audio:
+        raise UserError(f"{row.place}: column {roles['audio']!r} is empty; every row names a sound")
+    start = read.seconds(roles.get("start")) or 0.0
+    end = read.seconds(roles.get("end"))
+    if end is not None and end <= start:
+        raise UserError(f"{row.place}: column {roles['end']!r}: end={end} does not come after start={start}")
+    split = read.text(roles.get("split"))
+    return Entry(
+        row.place,
+        audio,
+        start,
+        end,
+        tuple(read.captions(known)),
+        read.text(roles.get("clip_id")),
+        read.text(roles.get("label")),
+        SPLIT_NAMES.get(split.lower(), split) if split else None,
+        read.text(roles.get("source")),
+        tuple(text for name in known.negatives for text in read.texts(name) if text),
+    )
+
+
+class _Reader:
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
+    def text(self, name: str | None) -> str | None:
+        """The value as text; None where it is blank."""
+        value = None if name is None else self._row.fields.get(name)
+        if isinstance(value, dict) and name is not None:
+            value = value.get("path", value)
+        if value is None or isinstance(value, (str, int, float)):
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            return _clean(str(value)) or None if value is not None else None
+        raise UserError(f"{self._row.place}: column {name!r} holds a {type(value).__name__}; a text is expected")
+
+    def texts(self, name: str) -> list[str]:
+        """The value as texts; a blank one is the empty text."""
+        value = self._row.fields.get(name)
+        if not isinstance(value, (list, tuple)):
+            return [self.text(name) or ""]
+        for part in value:
+            if not isinstance(part, str):
+                raise UserError(f"{self._row.place}: column {name!r} holds a list with a {type(part).__name__} in it")
+        return [_clean(part) for part in value] or [""]
+
+    def seconds(self, name: str | None) -> float | None:
+        """The value as seconds."""
+        value = None if name is None else self._row.fields.get(name)
+        if value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan", "none", "null")):
+            return None
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if isinstance(value, bool) or not 0 <= number < math.inf:
+            raise UserError(f"{self._row.place}: column {name!r}: {value!r} is no number of seconds")
+        return number
+
+    def captions(self, known: Columns) -> list[Caption]:
+        """The captions of the row, blank ones too."""
+        own = self._language(known.roles.get("language"))
+        return [Caption(text, code or own) for name, code in known.captions for text in self.texts(name)]
+
+    def _language(self, name: str | None) -> str:
+        value = self.text(name)
+        if value is None:
+            return "eng"
+        try:
+            return language(value)
+        except UserError as error:
+            raise UserError(f"{self._row.place}: column {name!r}: {error}") from error
+
+
+def _clean(value: str) -> str:
+    # A lone surrogate (a JSON escape) cannot be written or tokenised.
+    return value.encode("utf8", "replace").decode("utf8").strip()
