@@ -1,0 +1,1 @@
+"""How each everyday sound is made."""
