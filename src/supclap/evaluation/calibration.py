@@ -76,7 +76,7 @@ def fit(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0) -> dict[s
     y = np.concatenate([one.match[one.hits] for one in drawn]).astype(float)
     mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
     weights = _logistic((x - mean) / spread, y)
-    raw = weights[:-1]
+    raw = weights[:-1] / spread
     curve = {**dict(zip(NAMES, map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
     best, present = _best_hits(curve, drawn)
     curve["threshold"] = _threshold(best, present)

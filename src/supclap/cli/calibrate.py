@@ -1,0 +1,107 @@
+"""``supclap calibrate``: from scores to the probability of a match."""
+
+from __future__ import annotations
+
+import json as text
+import sys
+from dataclasses import asdict
+
+import numpy as np
+
+from supclap.cli.meter import Meter
+from supclap.data import manifest
+from supclap.embedding.cache import FeatureCache
+from supclap.embedding.rows import encode_all
+from supclap.evaluation import calibration
+from supclap.schema import Clip, UserError
+from supclap.searching.lazy import LazyModel
+
+_MOST_CAPTIONS = 300
+
+
+def calibrate(
+    model: str,
+    data: str,
+    *,
+    judge: str | None = None,
+    template: str = "the sound of {label}",
+    language: str = "eng",
+    workers: int = 0,
+    seed: int = 0,
+    json: bool = False,
+) -> int:
+    """Fit the probability of a match on labelled sounds and keep it with the model; `supclap search` then uses it.
+
+    Parameters
+    ----------
+    model
+        bridge, bridge:use, a run or a saved model (a hub id or hf: or st: name is calibrated on this machine only).
+    data
+        A table or corpus with labels (or captions): esc50:FOLDER, us8k:FOLDER, my.csv.
+    judge
+        Another table: how far the probabilities hold there. Without it they are judged on the data they come from.
+    template
+        The question asked for each {label}.
+    language
+        The language of the questions.
+    workers
+        Threads that decode.
+    seed
+        Of the collections that are drawn.
+    json
+        One JSON object on stdout.
+    """
+    cache = FeatureCache()
+    lazy = LazyModel(model, cache)
+    fitted = _scores(lazy, cache, data, template, language, workers)
+    curve = calibration.fit(*fitted, seed=seed)
+    judged = fitted if judge is None else _scores(lazy, cache, judge, template, language, workers)
+    found = calibration.judge(curve, *judged, seed=seed + 1)
+    place = lazy.calibrate(curve)
+    facts = {"model": model, "saved": str(place), "fitted_on": data, "judged_on": judge or data, **asdict(found)}
+    if judge is None:
+        print("judged on the data it was fitted on: give --judge OTHER for an honest figure", file=sys.stderr)
+    if json:
+        print(text.dumps({**facts, "curve": curve}, indent=1))
+        return 0
+    print(f"{place}: fitted on {data}; on {judge or data}, {found.collections:,} drawn collections:")
+    print(f"calibration error {found.ece:.3f} over all files, {found.hits_ece:.3f} over the ten best of each")
+    print(f"present against absent: AUC {found.auc:.3f} (raw scores {found.raw_auc:.3f})")
+    print(f"at the threshold {curve['threshold']:.2f}: {found.missed:.0%} missed, {found.invented:.0%} invented")
+    return 0
+
+
+def _scores(
+    lazy: LazyModel, cache: FeatureCache, data: str, template: str, language: str, workers: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """([queries, clips] scores, [queries, clips] which match)."""
+    clips = manifest.read(data)
+    meter = Meter("clips")
+    rows: dict[int, np.ndarray] = {}
+    for done, answer in enumerate(encode_all(clips, lazy.encoder(), cache, workers=workers), 1):
+        if answer.rows is not None:
+            rows[answer.index] = answer.rows.vectors
+        meter(done, len(clips))
+    meter.close()
+    if len(rows) < len(clips):
+        print(
+            f"{data}: {len(clips) - len(rows)} of {len(clips)} clips cannot be read and are left out", file=sys.stderr
+        )
+    there = sorted(rows)
+    queries, match = _questions([clips[place] for place in there], data, template)
+    vectors = lazy.embed_text(queries, language)
+    return np.stack([(rows[place][:, : vectors.shape[1]] @ vectors.T).max(0) for place in there], axis=1), match
+
+
+def _questions(clips: list[Clip], data: str, template: str) -> tuple[list[str], np.ndarray]:
+    labels = sorted({clip.label for clip in clips if clip.label})
+    if len(labels) > 1:
+        match = np.array([[clip.label == label for clip in clips] for label in labels])
+        return [template.replace("{label}", label.replace("_", " ")) for label in labels], match
+    spoken = {caption.text: clip.id for clip in clips for caption in clip.captions if caption.language == "eng"}
+    if not spoken:
+        raise UserError(
+            f"data={data!r} has neither labels nor English captions; calibration needs to know what matches"
+        )
+    chosen = list(spoken)[:: max(1, len(spoken) // _MOST_CAPTIONS)]
+    return chosen, np.array([[clip.id == spoken[text] for clip in clips] for text in chosen])

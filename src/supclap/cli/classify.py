@@ -1,0 +1,177 @@
+"""``supclap classify``: names for sounds, as a table that can be corrected and trained on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json as text
+import sys
+from pathlib import Path
+from typing import Any
+
+from supclap.audio.reader import SUFFIXES, sound_files
+from supclap.cli.meter import Meter
+from supclap.encoders import hub
+from supclap.schema import Label, UserError
+
+BRIDGE_NOTE = "model: AudioSet-supervised tagger, label bridge"
+_CHUNK = 64
+_COLUMNS = ("audio", "caption", "label", "score")
+
+
+def classify(
+    *files: Path,
+    labels: str,
+    model: str = "bridge",
+    out: Path | None = None,
+    top: int = 1,
+    template: str | None = None,
+    caption: str = "the sound of {label}",
+    language: str = "eng",
+    batch_size: int = 32,
+    workers: int = 0,
+    json: bool = False,
+) -> int:
+    """Label sounds by names, with no training (bridge) or with a model of your own.
+
+    Parameters
+    ----------
+    files
+        Folders or sound files.
+    labels
+        Names with commas between them: dog,rain,"car horn"; or @FILE with one name a line.
+    model
+        bridge, bridge:use (multilingual), a run, a saved model or a hub id.
+    out
+        A csv with the columns audio, caption, label, score: correct it by hand, then `supclap train` takes it.
+    top
+        How many labels to show; the csv holds the best one.
+    template
+        The text around each {label} that the model reads; the model's own where it is not given.
+    caption
+        The sentence around each {label} in the csv's caption column.
+    language
+        The language of the labels.
+    batch_size
+        How many windows the model takes at once.
+    workers
+        Threads that decode.
+    json
+        One JSON object on stdout.
+    """
+    names = _names(labels)
+    paths = _paths(files)
+    if "{label}" not in caption:
+        raise UserError(f"caption={caption!r} has no {{label}} in it")
+    if model.split(":")[0] == "bridge":
+        print(BRIDGE_NOTE, file=sys.stderr)
+    good, bad = _classify(model, paths, names, top, template, language, batch_size, workers)
+    for path, reason in bad:
+        print(f"unreadable: {path}: {reason}", file=sys.stderr)
+    if out is not None:
+        _write(out, good, caption)
+        print(f"{out}: {len(good):,} rows; correct them by hand, then: supclap train {out} --out RUN", file=sys.stderr)
+    if json:
+        print(text.dumps(_plain(model, good, bad), ensure_ascii=False, indent=1))
+    elif out is None:
+        _show(good)
+    return 0
+
+
+Labelled = list[tuple[Path, list[Label]]]
+Unreadable = list[tuple[Path, str]]
+
+
+def _names(labels: str) -> list[str]:
+    if labels.startswith("@"):
+        try:
+            found = Path(labels[1:]).read_text(encoding="utf8").splitlines()
+        except OSError as error:
+            raise UserError(f"labels={labels!r}: {error.strerror}; give @FILE with one name a line") from error
+    else:
+        found = next(csv.reader(io.StringIO(labels), skipinitialspace=True), [])
+    names = [name.strip() for name in found if name.strip()]
+    if len(names) < 2:
+        raise UserError(f"labels={labels!r} names {len(names)}; give two or more, with commas between them")
+    return names
+
+
+def _paths(files: tuple[Path, ...]) -> list[Path]:
+    paths: list[Path] = []
+    for file in files:
+        if not file.exists():
+            raise UserError(f"{file}: no such file or folder")
+        paths += sound_files(file) if file.is_dir() else [file]
+    if not paths:
+        shown = ", ".join(map(str, files)) or "no file was given"
+        raise UserError(f"{shown}: no sound file there; sounds end in {', '.join(sorted(SUFFIXES)[:12])} and others")
+    return paths
+
+
+def _classify(
+    model: str,
+    paths: list[Path],
+    names: list[str],
+    top: int,
+    template: str | None,
+    language: str,
+    batch_size: int,
+    workers: int,
+) -> tuple[Labelled, Unreadable]:
+    loaded = hub.load(model)
+    options: dict[str, Any] = {"top": top, "language": language, "batch_size": batch_size, "workers": workers}
+    if template is not None:
+        options["template"] = template
+    good: Labelled = []
+    bad: Unreadable = []
+    meter = Meter()
+    for first in range(0, len(paths), _CHUNK):
+        chunk = paths[first : first + _CHUNK]
+        try:
+            good += zip(chunk, loaded.classify(chunk, names, **options), strict=True)
+        except UserError:
+            # One of them cannot be read: which one shows when each is asked by itself.
+            _one_by_one(loaded, chunk, names, options, good, bad)
+        meter(min(first + _CHUNK, len(paths)), len(paths))
+    meter.close()
+    if not good:
+        raise UserError(f"none of {len(paths)} files was labelled; the first one, {bad[0][0]}: {bad[0][1]}")
+    return good, bad
+
+
+def _one_by_one(
+    loaded: Any, paths: list[Path], names: list[str], options: dict[str, Any], good: Labelled, bad: Unreadable
+) -> None:
+    for path in paths:
+        try:
+            good.append((path, loaded.classify([path], names, **options)[0]))
+        except UserError as error:
+            bad.append((path, str(error).removeprefix(f"{path}: ")))
+
+
+def _write(out: Path, good: Labelled, caption: str) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("w", encoding="utf8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(_COLUMNS)
+        for path, labels in good:
+            best = labels[0]
+            # Absolute: the table must find its sounds wherever it is moved.
+            row = (path.absolute(), caption.replace("{label}", best.name), best.name, f"{best.score:.4f}")
+            table.writerow(row)
+
+
+def _plain(model: str, good: Labelled, bad: Unreadable) -> dict[str, object]:
+    return {
+        "model": model,
+        "files": [
+            {"audio": str(path), "labels": [{"name": label.name, "score": label.score} for label in labels]}
+            for path, labels in good
+        ],
+        "unreadable": [{"audio": str(path), "reason": reason} for path, reason in bad],
+    }
+
+
+def _show(good: Labelled) -> None:
+    for path, labels in good:
+        print(f"{path}\t" + "\t".join(f"{label.name} {label.score:.3f}" for label in labels))

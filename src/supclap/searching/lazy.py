@@ -1,0 +1,200 @@
+"""A model by name that is loaded only when something has to be computed: what is cached is answered without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from supclap.audio.reader import Item
+from supclap.embedding.cache import FeatureCache, Rows, text_key
+from supclap.embedding.rows import Encoder
+from supclap.encoders import pretrained
+from supclap.schema import Embedded, UserError
+from supclap.searching import minilm
+from supclap.settings import cache_folder, write_json
+
+# The bridge's own (encoders.bridge, which imports torch).
+TAG_TEMPERATURE = 0.05
+# The files of a package that decide its vectors.
+_PACKAGE_FILES = {"minilm": ("model.safetensors", "tokenizer.json"), "use": ("weights.npz", "sp.model")}
+_FOLDER_FILES = ("config.json", "model.safetensors")
+
+
+class LazyModel:
+    """A dual model, or the name of one. ``fingerprint`` and ``rate`` are remembered for unchanged weights."""
+
+    def __init__(self, model: Any, cache: FeatureCache) -> None:
+        self.name = os.fspath(model) if isinstance(model, str | os.PathLike) else str(getattr(model, "name", "model"))
+        self._model = None if isinstance(model, str | os.PathLike) else model
+        self._given = self._model is not None
+        self._cache = cache
+        facts = self._facts()
+        self.fingerprint: str = facts["fingerprint"]
+        self.rate: int = facts["rate"]
+
+    @property
+    def loaded(self) -> Any:
+        """The model itself."""
+        if self._model is None:
+            # Here and not at the top: torch takes seconds to import, and a repeated question needs none of it.
+            from supclap.encoders import hub
+
+            self._model = hub.load(self.name)
+        return self._model
+
+    def _facts(self) -> dict[str, Any]:
+        place = None if self._model is not None else _memo_of(self.name)
+        if place is not None and place.is_file():
+            try:
+                facts: dict[str, Any] = json.loads(place.read_text(encoding="utf8"))
+                return {"fingerprint": str(facts["fingerprint"]), "rate": int(facts["rate"])}
+            except (ValueError, KeyError, TypeError):
+                place.unlink(missing_ok=True)
+        facts = {"fingerprint": self.loaded.fingerprint(), "rate": int(self.loaded.sample_rate)}
+        if place is not None:
+            write_json(facts, place)
+        return facts
+
+    def encoder(self) -> Encoder:
+        """The model as an encoder of windows; it is loaded when the first sound has to be computed."""
+
+        def encode(sounds: Iterable[Item]) -> Iterator[Embedded]:
+            waiting = iter(sounds)
+            first = next(waiting, None)
+            if first is None:
+                return
+            every = _with(first, waiting)
+            yield from self.loaded.iter_tagged(every) if self.tagged else self.loaded.iter_audio(every, windows="each")
+
+        return Encoder(f"model/{self.fingerprint}/each" + "+tags" * self.tagged, self.rate, encode)
+
+    @property
+    def tagged(self) -> bool:
+        """Whether a window's vector is followed by the probabilities of a tagger: a bridge."""
+        return hasattr(self._model, "iter_tagged") if self._given else self.name.split(":")[0] == "bridge"
+
+    @property
+    def width(self) -> int:
+        """How many numbers of a tagged window are its vector."""
+        return int(self.embed_text(["sound"], "eng").shape[1])
+
+    def tag_weights(self, texts_nd: np.ndarray) -> np.ndarray:
+        """[k, n] how much each tag says of each text, from the texts' vectors."""
+        key = text_key(self.fingerprint, "vectors of the tags", "")
+        anchors = self._cache.get(key)
+        if anchors is None:
+            rows = self.loaded.audio_tower.anchors.cpu().numpy()
+            anchors = Rows(rows, np.zeros((len(rows), 2)))
+            self._cache.put([(key, anchors)])
+        weights = np.exp(anchors.vectors @ texts_nd.T / TAG_TEMPERATURE)
+        shares: np.ndarray = weights / weights.sum(0)
+        return shares
+
+    def embed_text(self, texts: Sequence[str], language: str) -> np.ndarray:
+        """[n, d] unit rows; a text that was asked before is not computed again."""
+        keys = [text_key(self.fingerprint, text, language) for text in texts]
+        known = self._cache.get_many(keys)
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        if missing:
+            rows = self._text([texts[place] for place in missing], language)
+            entries = [(keys[place], _one(row)) for place, row in zip(missing, rows, strict=True)]
+            self._cache.put(entries)
+            known.update(entries)
+        return np.concatenate([known[key].vectors for key in keys])
+
+    def _text(self, texts: list[str], language: str) -> np.ndarray:
+        mean_key = text_key(self.fingerprint, "mean of the labels", "")
+        text_tower = self.name.split(":")[1] if ":" in self.name else "minilm"
+        if self.name.split(":")[0] != "bridge" or text_tower != "minilm" or language != "eng":
+            return np.asarray(self.loaded.embed_text(texts, language=language))
+        mean = self._cache.get(mean_key)
+        if mean is None:
+            mean = _one(self.loaded.text_tower.mean.cpu().numpy())
+            self._cache.put([(mean_key, mean)])
+        rows = minilm.embed(texts) - mean.vectors
+        unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        return unit
+
+    def calibration(self) -> dict[str, Any] | None:
+        """The saved calibration, or None; UserError where it was fitted for other weights."""
+        if self._given:
+            return getattr(self._model, "calibration", None)
+        place = calibration_file(self.name, self.fingerprint)
+        try:
+            held = json.loads(place.read_text(encoding="utf8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        found = held.get("calibration") if place.name == "config.json" else held
+        if found is not None and found.get("fingerprint") not in (None, self.fingerprint):
+            raise UserError(
+                f"{place}: calibrated for other weights than these; run `supclap calibrate {self.name} DATA` again"
+            )
+        # An older calibration knows a single score alone: it says nothing of a place in a collection.
+        return dict(found) if found is not None and "threshold" in found else None
+
+    def calibrate(self, curve: dict[str, Any]) -> Path:
+        """Keep a curve for these weights; its place comes back."""
+        place, held = calibration_file(self.name, self.fingerprint), {**curve, "fingerprint": self.fingerprint}
+        if place.name == "config.json":
+            held = {**json.loads(place.read_text(encoding="utf8")), "calibration": held}
+        write_json(held, place)
+        return place
+
+
+def calibration_file(name: str, fingerprint: str) -> Path:
+    """Where a model's calibration is kept: in its folder; for a model without a folder, in the cache."""
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return folder / "config.json"
+    return cache_folder("calibration") / f"{fingerprint}.json"
+
+
+def _with(first: Item, others: Iterator[Item]) -> Iterator[Item]:
+    yield first
+    yield from others
+
+
+def _one(row: np.ndarray) -> Rows:
+    return Rows(np.asarray(row, np.float32)[None], np.zeros((1, 2)))
+
+
+def _memo_of(name: str) -> Path | None:
+    """Where the facts of a model are remembered, by the state of its files; None for a name without files here."""
+    files = _files_of(name)
+    if not files or not all(file.is_file() for file in files):
+        return None
+    stats = [
+        (str(file), (stat := file.stat()).st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for file in files
+    ]
+    digest = hashlib.sha256(repr((version("supclap"), name, stats)).encode()).hexdigest()
+    return cache_folder("search") / f"{digest[:32]}.json"
+
+
+def _files_of(name: str) -> list[Path]:
+    kind, *rest = name.split(":")
+    if kind == "bridge":
+        text, tagger = (rest + ["minilm", "mn04"][len(rest) :])[:2]
+        if text not in _PACKAGE_FILES or tagger not in pretrained.WEIGHTS:
+            return []
+        try:
+            package = pretrained.locate(text)
+            return [
+                pretrained.locate(tagger),
+                pretrained.locate("audioset-labels"),
+                *_inside(package, _PACKAGE_FILES[text]),
+            ]
+        except UserError:
+            return []
+    folder = Path(name).expanduser()
+    return list(_inside(folder, _FOLDER_FILES)) if folder.is_dir() else []
+
+
+def _inside(folder: Path, names: Sequence[str]) -> list[Path]:
+    return [folder / name for name in names]
