@@ -37,7 +37,8 @@ class Balanced(HTMLParser):
 def test_whatever_comes_from_data_is_escaped():
     body = "".join(
         [
-            html.text(EVIL), html.text(EVIL, "lead"), html.heading(EVIL), html.quote(EVIL, EVIL), html.code([EVIL, EVIL]),
+            html.text(EVIL), html.text(EVIL, "lead"), html.heading(EVIL), html.quote(EVIL, EVIL),
+            html.code([EVIL, EVIL]),
             html.table([EVIL], [[EVIL]]), html.figure("<svg></svg>", EVIL), html.image(b"png", EVIL),
             html.audio(np.zeros(8), 8000, EVIL), html.cards([html.text(EVIL)]), html.folded(EVIL, html.text(EVIL)),
             html.listing({EVIL: EVIL}),

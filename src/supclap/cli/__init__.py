@@ -8,11 +8,29 @@ from __future__ import annotations
 import os
 import sys
 
+from supclap import __version__
 from supclap.schema import UserError
 
 # name -> (module:function, what --help says). A command that does not exist yet is not listed.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("supclap.cli.demo:demo", "Train baseline, controls and SupCLAP on embedded sounds; answer typed queries."),
+    "train": ("supclap.cli.train:train", "Train on a table, a folder of sounds or a corpus; resume a run."),
+    "report": ("supclap.cli.report:report", "One self-contained HTML page about a run."),
+    "search": ("supclap.cli.search:search", "The sounds of a folder that answer a question, or sound like an example."),
+    "classify": ("supclap.cli.classify:classify", "Label sounds by names; the table can be corrected and trained on."),
+    "calibrate": ("supclap.cli.calibrate:calibrate", "Teach a model when to say that nothing here matches."),
+    "embed": ("supclap.cli.embed:embed", "A model over a table: a folder of embeddings, resumable."),
+    "bench": ("supclap.cli.bench:bench", "How fast this machine does what we hold ourselves to, beside others."),
     "doctor": ("supclap.cli.doctor:doctor", "What this machine can run, and the line that installs what is missing."),
+    "score": ("supclap.cli.score:score", "Any model's embeddings or similarity matrix, by a named protocol."),
+    "evaluate": ("supclap.cli.evaluate:evaluate", "A model on a table: retrieval or zero-shot classification."),
+    "corpus list": ("supclap.cli.corpus:list_corpora", "The corpora known by name, with licences and layouts."),
+    "corpus prepare": ("supclap.cli.corpus:prepare", "A corpus as its owners ship it: its table, and FLAC on request."),
+    "corpus check": ("supclap.cli.corpus:check", "What a table, folder or corpus holds, and what is wrong with it."),
+    "corpus compose": ("supclap.cli.compose:compose", "Scenes of synthesised sounds, or of the recordings of a bank."),
+    "models list": ("supclap.cli.models:list_models", "Every name of published weights: size, licence, here or not."),
+    "models fetch": ("supclap.cli.models:fetch", "Download weights by name into the cache folder."),
+    "models add": ("supclap.cli.models:add", "Put a file that you have under its name, after checking its hash."),
 }
 
 
@@ -26,7 +44,7 @@ def run(argv: list[str]) -> int:
     from supclap.cli.app import build, needs
 
     try:
-        result = build(COMMANDS)(argv, exit_on_error=False, print_error=False)
+        result = build(COMMANDS, __version__)(argv, exit_on_error=False, print_error=False)
     except UserError as error:
         print(f"supclap: {error}", file=sys.stderr)
         return 2

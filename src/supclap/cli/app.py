@@ -29,9 +29,14 @@ def needs(error: ModuleNotFoundError) -> str | None:
     return None
 
 
-def build(commands: Mapping[str, tuple[str, str]]) -> Callable[..., Any]:
+def build(commands: Mapping[str, tuple[str, str]], version: str) -> Callable[..., Any]:
     """The app, ready to be called with a list of words."""
-    app = App(name="supclap", help="Audio and text in one space: train, evaluate, search. SupCLAP and its baselines.")
+    app = App(
+        name="supclap",
+        help="Audio and text in one space: train, evaluate, search. SupCLAP and its baselines.",
+        version=version,
+        result_action="return_value",
+    )
     groups: dict[str, App] = {}
     for name, (target, help_line) in commands.items():
         *parents, last = name.split()

@@ -1,1 +1,1 @@
-"""Recipes that ship with the package: each a function that returns a RunConfig."""
+"""Recipes: functions that return a RunConfig."""

@@ -1,0 +1,66 @@
+"""``supclap demo``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from supclap.encoders import pretrained
+from supclap.evaluation.model import Embeddings
+from supclap.schema import Hit, UserError
+from supclap.searching.scan import search
+from supclap.studies.asking import Query, ask, threshold
+from supclap.studies.demo import RESULTS, DemoSettings, run_demo, talk
+from supclap.studies.demo_report import QUERIES, verdict, write_report
+
+
+def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: bool = False) -> int:
+    """Train InfoNCE, two controls and SupCLAP on embedded sounds, score them and answer typed queries.
+
+    Parameters
+    ----------
+    sounds
+        A folder of your own: the same queries over it, by pretrained towers (needs the weights of mn04).
+    out
+        Where runs, results.json and report.html go.
+    json
+        The scores as JSON.
+    """
+    begun = time.monotonic()
+    _check_sounds(sounds)
+    made = run_demo(out, DemoSettings(), first=_first_answers)
+    found = None if sounds is None else (sounds, _over(sounds))
+    report = write_report(made, found)
+    talk(f"done in {time.monotonic() - begun:.0f} s")
+    if json:
+        print((out / RESULTS).read_text(encoding="utf8"), end="")
+        return 0
+    scores = {name: one.scores for name, one in made.trained.items()}
+    print(f"{'':12}{'T2A R@1':>10}{'A2T R@1':>10}")
+    for name, one in scores.items():
+        print(f"{name:12}{one['t2a']['R@1']:10.1f}{one['a2t']['R@1']:10.1f}")
+    print(verdict(scores))
+    print(f"report  {report}")
+    return 0
+
+
+def _check_sounds(sounds: Path | None) -> None:
+    if sounds is None:
+        return
+    if not sounds.is_dir():
+        raise UserError(f"--sounds {sounds}: no such folder")
+    # Said now, not after the training.
+    pretrained.locate("mn04")
+
+
+def _first_answers(model: Any, seen: Embeddings, val: Embeddings) -> None:
+    """What the first model finds, as soon as it is there."""
+    for answer in ask(model, QUERIES[:3], seen, threshold(val, seen).value, top=1):
+        found = answer.clips[0].captions[0].text if answer.clips else "nothing here matches"
+        print(f"demo: {answer.query.text!r} -> {found!r}", file=sys.stderr, flush=True)
+
+
+def _over(sounds: Path) -> list[tuple[Query, list[Hit]]]:
+    return [(query, search(sounds, query.text, top=3)) for query in QUERIES if query.language == "eng"]

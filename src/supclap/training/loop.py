@@ -1,0 +1,324 @@
+"""The loop: batches in, records out, safe to kill at any instant."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from supclap import runtime
+from supclap.schema import Batch, Clip, UserError
+from supclap.settings import read as read_settings
+from supclap.settings import save as save_settings
+from supclap.settings import write_json
+from supclap.training import checkpoint, handover, identity, records, setup, validate
+from supclap.training.callbacks import State, tell
+from supclap.training.config import OWN_RECIPE, RunConfig, load_file
+from supclap.training.environment import environment
+from supclap.training.optim import set_rates
+from supclap.training.setup import Parts
+from supclap.training.signals import Stopped, Watch
+from supclap.training.step import StepResult
+
+RUN, TABLE = "run.json", "data.json"
+SECONDS = 300.0  # checkpoints are never further apart
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, the best model, that model's scores and the journal."""
+
+    path: Path
+    model: Any
+    best: dict[str, Any]
+    records: list[dict[str, Any]]
+
+
+def train(
+    config: RunConfig,
+    *,
+    out: str | os.PathLike[str],
+    callbacks: Sequence[Any] = (),
+    data: Sequence[Clip] | None = None,
+    progress: setup.Progress | None = None,
+) -> Run:
+    """Train from the beginning; ``data`` are clips that stand in for the table that the config names."""
+    folder = Path(out)
+    if (folder / RUN).exists():
+        raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
+    clips = setup.splits(config, data)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = setup.build(config, clips, out=folder, progress=progress)
+    write_json(identity.table(clips), folder / TABLE)
+    write_json(environment(runtime.device(config.device)), folder / "environment.json")
+    # Last of the three: a folder with run.json can be resumed, and a mistake found above leaves none.
+    save_settings(config, folder / RUN)
+    return _Trainer(config, folder, parts, callbacks).run()
+
+
+def resume(
+    run: str | os.PathLike[str],
+    *,
+    callbacks: Sequence[Any] = (),
+    data: Sequence[Clip] | None = None,
+    progress: setup.Progress | None = None,
+) -> Run:
+    """Go on from the last checkpoint, or from step 0 where there is none; a finished run is returned as it is."""
+    folder = Path(run)
+    if not (folder / RUN).exists():
+        raise UserError(
+            f"{folder}: no {RUN} here, so there is no run to resume; start one: supclap train DATA --out {folder}"
+        )
+    if (folder / OWN_RECIPE).exists():
+        load_file(folder / OWN_RECIPE)
+    config = read_settings(RunConfig, folder / RUN)
+    if records.last(records.read(folder), "end") is not None:
+        return opened(folder)
+    clips = setup.splits(config, data)
+    _same_table(folder, clips)
+    parts = setup.build(config, clips, out=folder, progress=progress)
+    return _Trainer(config, folder, parts, callbacks, resumed=True).run()
+
+
+def opened(folder: Path) -> Run:
+    """A run as it lies there."""
+    from supclap.encoders.hub import load
+
+    lines = records.read(folder)
+    evals = [line for line in lines if line["event"] == "eval"]
+    best = max(evals, key=lambda line: (line["selected"], -line["step"]), default=None)
+    return Run(folder, load(folder), best["scores"] if best else {}, lines)
+
+
+def _same_table(folder: Path, clips: dict[str, list[Clip]]) -> None:
+    import json
+
+    try:
+        before = json.loads((folder / TABLE).read_text(encoding="utf8"))
+    except FileNotFoundError:
+        return
+    now = identity.table(clips)
+    kinds = {
+        "gone": sorted(set(before) - set(now)),
+        "new": sorted(set(now) - set(before)),
+        "changed": sorted(name for name in set(now) & set(before) if now[name] != before[name]),
+    }
+    said = [f"{len(names)} {kind} ({', '.join(names[:3])})" for kind, names in kinds.items() if names]
+    if said:
+        raise UserError(
+            f"{folder}: the data is not what this run began with: {'; '.join(said)}. Bring the old table back, "
+            "or start a new run"
+        )
+
+
+def share(radius: Tensor, distance: Tensor) -> Tensor:
+    """The mean of R / d."""
+    return (radius.detach() / distance.clamp(min=1e-6)).mean()
+
+
+class _Trainer:
+    """One run, from wherever it stands to its end."""
+
+    def __init__(
+        self, config: RunConfig, folder: Path, parts: Parts, callbacks: Sequence[Any], resumed: bool = False
+    ) -> None:
+        self.config, self.folder, self.parts, self.callbacks = config, folder, parts, callbacks
+        per_epoch = -(-len(parts.loader) // config.train.accumulate)
+        steps = per_epoch * config.train.epochs
+        self.state = State(
+            config=config,
+            out=folder,
+            model=parts.model,
+            objective=parts.objective,
+            optimizer=parts.optimizer,
+            clips=parts.clips,
+            steps=min(steps, config.train.steps or steps),
+        )
+        self.records = records.Records(folder)
+        self.seen = ""  # a chained hash of all batches so far
+        self.saved_at = time.monotonic()
+        self.saved_step = -1
+        # Frozen parts and the vocabulary are made again on resume; they must be what they were.
+        self.given = identity.given(parts.model)
+        if resumed:
+            self._restore()
+        else:
+            self._begin()
+
+    # -- start and restore -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.state.last = self.records.write(
+            "start",
+            steps=self.state.steps,
+            clips={name: len(side) for name, side in self.parts.clips.items()},
+            parameters=sum(value.numel() for value in self.parts.stepper.parameters),
+            weights=identity.weights(self.parts.model),
+            batches=identity.first_epoch(self.config, self.parts.clips["train"], self.parts.model.sample_rate),
+            select_on=self.config.evaluate.select_on,
+            seed=self.config.seed,
+        )
+
+    def _restore(self) -> None:
+        found = checkpoint.load(self.folder)
+        if found is None:
+            self.records.cut(0)
+            self._begin()
+        else:
+            tensors, state = found
+            if state["given"] != self.given:
+                raise UserError(f"{self.folder}: its frozen weights or vocabulary are not those here; fetch them again")
+            checkpoint.restore(self.parts.learned, self.parts.optimizer, tensors, state["optimizer"])
+            self.parts.stepper.scaler.load_state_dict(state["scaler"])
+            for name in ("step", "epoch", "position", "best", "best_step", "skipped"):
+                setattr(self.state, name, state[name])
+            self.seen, self.saved_step = state["seen"], state["step"]
+            self.records.cut(state["records"])
+        self.records.write("resume", step=self.state.step)
+
+    def save(self) -> None:
+        """Write a checkpoint of this instant."""
+        tensors, optimizer = checkpoint.capture(self.parts.learned, self.parts.optimizer)
+        names = ("step", "epoch", "position", "best", "best_step", "skipped")
+        kept = {name: getattr(self.state, name) for name in names}
+        kept |= {"seen": self.seen, "given": self.given, "records": self.records.size(), "optimizer": optimizer}
+        checkpoint.save(self.folder, tensors, {**kept, "scaler": self.parts.stepper.scaler.state_dict()})
+        self.saved_at, self.saved_step = time.monotonic(), self.state.step
+
+    # -- the walk ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Run:
+        """Train to the end; `Stopped` after a signal, with the state saved."""
+        self.parts.model.train()
+        self.parts.objective.train()
+        tell(self.callbacks, "on_start", self.state)
+        with Watch() as watch:
+            while self.state.epoch < self.config.train.epochs and self.state.step < self.state.steps:
+                self._epoch(watch)
+        if self.state.best is None:
+            self._keep_best()
+        self.records.write("end", step=self.state.step, best=self.state.best, best_step=self.state.best_step)
+        self.records.size()
+        tell(self.callbacks, "on_end", self.state)
+        self.records.close()
+        return opened(self.folder)
+
+    def _epoch(self, watch: Watch) -> None:
+        waited = time.perf_counter()
+        for position, group in self._groups():
+            begun = time.perf_counter()
+            self._step(group, position, begun - waited)
+            if watch.number is not None:
+                self.save()
+                self.records.close()
+                raise Stopped(watch.number, self.state.step, self.folder)
+            if self._is_due():
+                self.save()
+            if self.state.step >= self.state.steps:
+                break
+            waited = time.perf_counter()
+        else:
+            self.state.epoch, self.state.position = self.state.epoch + 1, 0
+        ended = self.state.step >= self.state.steps or self.state.epoch >= self.config.train.epochs
+        if ended or self.state.epoch % self.config.evaluate.every == 0:
+            self._evaluate()
+        if self.saved_step != self.state.step and (ended or self.config.train.checkpoint_every is None):
+            self.save()
+
+    def _groups(self) -> Iterator[tuple[int, list[Batch]]]:
+        """As many batches as make a step, and the position behind them."""
+        group: list[Batch] = []
+        position = self.state.position
+        for position, batch in self.parts.loader.batches(self.state.epoch, self.state.position):
+            group.append(batch)
+            if len(group) == self.config.train.accumulate:
+                yield position, group
+                group = []
+        if group:
+            yield position, group
+
+    def _is_due(self) -> bool:
+        every = self.config.train.checkpoint_every
+        due = every is not None and self.state.step % every == 0
+        return due or time.monotonic() - self.saved_at > SECONDS
+
+    def _step(self, group: list[Batch], position: int, waited: float) -> None:
+        state = self.state
+        set_rates(self.parts.optimizer, self.config.optim.factor(state.step, state.steps))
+        begun = time.perf_counter()
+        result = self.parts.stepper(group, state.step)
+        seconds = time.perf_counter() - begun + waited
+        state.step, state.position = state.step + 1, position
+        self.seen = identity.chained(self.seen, group)
+        if result.skipped is None:
+            state.last = self.records.write("step", **self._line(result, seconds, waited))
+        else:
+            self._skip(result)
+        if result.out is not None:
+            tell(self.callbacks, "on_step", state, result.out)
+
+    def _line(self, result: StepResult, seconds: float, waited: float) -> dict[str, Any]:
+        out = result.out
+        assert out is not None
+        return {
+            "step": self.state.step,
+            "epoch": self.state.epoch,
+            "loss": float(out.loss.detach()),
+            "parts": {name: float(value.detach()) for name, value in out.parts.items()},
+            "radius": {name: float(value.detach().mean()) for name, value in out.radius.items()},
+            "distance": {name: float(value.mean()) for name, value in out.distance.items()},
+            "share": {name: float(share(value, out.distance[name])) for name, value in out.radius.items()},
+            "gradient_norm": result.gradient_norm,
+            "lr": {group["name"]: group["lr"] for group in self.parts.optimizer.param_groups},
+            "clips_per_s": round(result.rows / max(seconds, 1e-9), 2),
+            "wait": round(waited / max(seconds, 1e-9), 4),
+            "batches": self.seen,
+        }
+
+    def _skip(self, result: StepResult) -> None:
+        state = self.state
+        state.skipped += 1
+        ids = list(result.rows_at_fault)
+        names = [self.parts.clips["train"][index].id for index in ids if 0 <= index < len(self.parts.clips["train"])]
+        state.last = self.records.write(
+            "skip", step=state.step, epoch=state.epoch, reason=result.skipped, clips=names, skipped=state.skipped
+        )
+        if state.skipped > max(3, self.config.train.max_skipped * state.step):
+            self.save()
+            raise UserError(
+                f"{state.skipped} of {state.step} steps were not finite (the last: {result.skipped}); the state is "
+                f"saved in {self.folder}. Lower lr, set optim.clip_norm, or look at the clips in {records.NAME}"
+            )
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def _evaluate(self) -> None:
+        settings, state = self.config.evaluate, self.state
+        found = validate.scores(self.parts.model, self.parts.clips, settings, self.parts.features)
+        if found is None:
+            return
+        selected = validate.selection(found)
+        if state.best is None or selected > state.best:
+            state.best, state.best_step = selected, state.step
+            self._keep_best(found)
+        state.last = self.records.write(
+            "eval",
+            step=state.step,
+            epoch=state.epoch,
+            split=settings.select_on,
+            selected=selected,
+            scores=found.to_dict(intervals=False),
+        )
+        tell(self.callbacks, "on_eval", state, found)
+
+    def _keep_best(self, found: Any = None) -> None:
+        """The run's folder is the best model so far."""
+        model = self.parts.model
+        model.card = handover.card(self.state, found)
+        handover.scale(model, self.parts.objective)
+        model.save(self.folder)

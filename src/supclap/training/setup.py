@@ -1,0 +1,165 @@
+"""From a RunConfig to the things a loop turns over: clips by split, model, objective, optimizer, loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from supclap import runtime
+from supclap.data import manifest
+from supclap.data.loader import Loader
+from supclap.data.quarantine import Quarantine
+from supclap.data.split import split
+from supclap.embedding.features import Features, tower_features
+from supclap.schema import Clip, UserError
+from supclap.training.config import RunConfig
+from supclap.training.step import Stepper, needs_anchor
+
+Progress = Callable[[int, int], None]
+QUARANTINE = "quarantine.csv"
+
+
+@dataclass
+class Parts:
+    """What one run is made of."""
+
+    clips: dict[str, list[Clip]]
+    model: Any
+    objective: nn.Module
+    optimizer: torch.optim.Optimizer
+    loader: Loader
+    stepper: Stepper
+    features: Features | None
+
+    @property
+    def learned(self) -> nn.Module:
+        """Model and objective as one module: what a checkpoint holds."""
+        return nn.ModuleDict({"model": self.model, "objective": self.objective})
+
+
+def splits(config: RunConfig, data: Sequence[Clip] | None = None) -> dict[str, list[Clip]]:
+    """The clips of each split; a table without one of them is split by recording, the same on every machine."""
+    settings = config.data
+    if data is None:
+        if not settings.path:
+            raise UserError("data is missing; name a table, a folder of sounds or a corpus: supclap train my.csv")
+        data = manifest.read(settings.path, captions_from=settings.captions_from)
+    named = {clip.split for clip in data}
+    wants_val = settings.val if "val" not in named else 0.0
+    clips = split(list(data), val=wants_val, test=settings.test if "test" not in named else 0.0, seed=0)
+    if "val" not in named and named != {None}:
+        clips = _val_from_train(clips, settings.val)
+    found = {name: [clip for clip in clips if clip.split == name] for name in ("train", "val", "test")}
+    if not found["train"]:
+        raise UserError(f"data={settings.path!r}: no clip is in the train split; check its split column")
+    found["train"] = found["train"][: settings.limit]
+    return found
+
+
+def _val_from_train(clips: list[Clip], share: float) -> list[Clip]:
+    """A table that names train and test alone lends validation a part of train."""
+    train = [replace(clip, split=None) for clip in clips if clip.split == "train"]
+    rest = [clip for clip in clips if clip.split != "train"]
+    return [*split(train, val=share, test=0.0, seed=0), *rest]
+
+
+def build(
+    config: RunConfig, clips: dict[str, list[Clip]], *, out: Path | None = None, progress: Progress | None = None
+) -> Parts:
+    """Everything, from the seed alone: each purpose draws from a generator of its own."""
+    device = runtime.device(config.device)
+    model, objective = networks(config, clips["train"])
+    model.to(device)
+    objective.to(device)
+    features, clips = cached(config, model, clips, out, progress)
+    optimizer = config.optim.build(model, objective)
+    check = getattr(objective, "check_optimizer", None)
+    if check is not None:
+        check(optimizer)
+    settings = config.train
+    stepper = Stepper(
+        model,
+        objective,
+        optimizer,
+        device=device,
+        precision=config.precision,
+        seed=config.seed,
+        chunk=settings.chunk,
+        clip_norm=config.optim.clip_norm,
+    )
+    loader = make_loader(config, model, objective, clips["train"], features, out)
+    return Parts(clips, model, objective, optimizer, loader, stepper, features)
+
+
+def networks(config: RunConfig, clips: Sequence[Clip]) -> tuple[Any, nn.Module]:
+    """Model and objective; the radius has a generator of its own, so that it moves no other weight."""
+    runtime.seed_everything(config.seed, "weights")
+    model = config.dual().build(texts=sorted({caption.text for clip in clips for caption in clip.captions}))
+    runtime.seed_everything(config.seed, "radius")
+    objective: nn.Module = config.objective.build()
+    if needs_anchor(objective) and config.data.captions != "triple":
+        raise UserError(f"objective compares two languages; set data.captions=triple, not {config.data.captions!r}")
+    return model, objective
+
+
+def cached(
+    config: RunConfig, model: Any, clips: dict[str, list[Clip]], out: Path | None, progress: Progress | None
+) -> tuple[Features | None, dict[str, list[Clip]]]:
+    """What frozen towers say of every clip and caption; clips that no tower could hear are left out and listed."""
+    if not (model.frozen_audio and config.train.features):
+        return None, clips
+    # Anchors are captions as well, but a loader has no features for them.
+    text = model.text if model.frozen_text and config.data.captions != "triple" else None
+    every = [clip for side in clips.values() for clip in side]
+    features = tower_features(model.audio, every, text_tower=text, workers=config.data.workers, progress=progress)
+    if features.errors:
+        clips = _without(clips, features.errors, config.data.strict, out)
+    return features, clips
+
+
+def _without(
+    clips: dict[str, list[Clip]], errors: dict[Any, str], strict: bool, out: Path | None
+) -> dict[str, list[Clip]]:
+    bad = [clip for side in clips.values() for clip in side if _place(clip) in errors]
+    reason = f"{bad[0].audio}: {errors[_place(bad[0])]}"
+    if strict:
+        raise UserError(f"{reason} ({len(bad)} such clips); mend them, or leave data.strict=false")
+    table = Quarantine(None if out is None else out / QUARANTINE)
+    for index, clip in enumerate(bad):
+        table.add(index, clip, errors[_place(clip)])
+    kept = {name: [clip for clip in side if _place(clip) not in errors] for name, side in clips.items()}
+    if not kept["train"]:
+        raise UserError(f"none of {len(clips['train'])} clips can be read; the first: {reason}")
+    return kept
+
+
+def _place(clip: Clip) -> tuple[str, float, float | None]:
+    return clip.audio, clip.start, clip.end
+
+
+def make_loader(
+    config: RunConfig, model: Any, objective: nn.Module, clips: list[Clip], features: Any, out: Path | None
+) -> Loader:
+    """The training batches."""
+    batch_size = config.train.batch_size
+    if len(clips) < batch_size:
+        raise UserError(f"batch_size={batch_size}, but there are {len(clips)} clips to train on; set batch_size lower")
+    return Loader(
+        clips,
+        batch_size=batch_size,
+        sample_rate=model.sample_rate,
+        seed=config.seed,
+        workers=config.data.workers,
+        prepare=model.prepare,
+        captions=config.data.captions,
+        features=features,
+        drop_last=True,
+        max_seconds=config.data.max_seconds,
+        quarantine=None if out is None else out / QUARANTINE,
+        strict=config.data.strict,
+    )

@@ -1,0 +1,110 @@
+"""`supclap train` and `supclap report` as typed."""
+
+import json
+import re
+
+import pytest
+
+from supclap import cli
+from supclap.training import records
+
+FIELDS = [
+    "audio_tower.channels=[4,8,8,8]", "audio_tower.width=16", "text_tower.width=16", "text_tower.depth=1",
+    "text_tower.heads=2", "text_tower.vocabulary=300", "text_tower.max_tokens=128",
+    "head.width=16", "batch_size=8", "epochs=1", "device=cpu",
+]  # fmt: skip
+
+
+def run(argv):
+    """The exit status of one command line."""
+    try:
+        return cli.run(argv)
+    except SystemExit as left:
+        return left.code
+
+
+def test_train_resume_report(corpus, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert run(["train", str(corpus[1]), "--recipe", "small", "--out", str(out), "--json", *FIELDS]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["best"]["clips"] == 12
+    assert result["run"] == str(out)
+    assert run(["train", "--resume", str(out)]) == 0
+    assert "R@1" in capsys.readouterr().out
+    assert run(["report", str(out)]) == 0
+    page = (out / "report.html").read_text(encoding="utf8")
+    assert page.startswith("<!doctype html>")
+    assert page.count("<audio") >= 2
+    assert page.count("<svg") >= 4
+    assert "Finished after 5 steps" in page
+    # Self-contained: nothing is fetched.
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
+
+
+def test_dry_run_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", str(corpus[1]), "--recipe", "small", "--dry-run", "--json", *FIELDS]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["clips"] == {"train": 40, "val": 12, "test": 12}
+    assert told["steps"] == 5
+    assert told["seconds_a_step"] > 0
+    assert 0 < told["parameters"]["learned"] <= told["parameters"]["all"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train"], "DATA is missing"),
+        (["train", "none.csv", "--out", "run", "--recipe", "small"], "none.csv"),
+        (["train", "TABLE", "--recipe", "small"], "--out is missing"),
+        (["train", "TABLE", "--out", "run", "--recipe", "smal"], "did you mean 'small'"),
+        (["train", "TABLE", "--out", "run", "--recipe", "small", "eposh=3"], "did you mean 'epochs'"),
+        (["train", "TABLE", "--out", "run", "--recipe", "small", "three"], "name=value"),
+        (["train", "--resume", "nowhere"], "run.json"),
+        (["train", "TABLE", "--resume", "run"], "--resume takes"),
+        (["report", "nowhere"], "run.json"),
+    ],
+)
+def test_mistakes_exit_2_with_one_line(corpus, tmp_path, capsys, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert run([str(corpus[1]) if word == "TABLE" else word for word in words]) == 2
+    talk = capsys.readouterr().err
+    assert said in talk
+    assert talk.count("\n") == 1
+
+
+def test_without_weights_few_pairs_are_not_trained_from_scratch(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("SUPCLAP_CACHE", str(tmp_path / "cache"))
+    assert run(["train", str(corpus[1]), "--out", str(tmp_path / "run")]) == 2
+    talk = capsys.readouterr().err
+    assert "mn04" in talk
+    assert "--recipe small" in talk
+
+
+def test_a_recipe_file_travels_with_the_run(corpus, tmp_path, capsys):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from supclap.settings import settings\n"
+        "from supclap.objectives import InfoNCE\n"
+        "from supclap.training.config import recipe\n"
+        "@settings\n"
+        "class Warm:\n"
+        "    temperature: float = 0.2\n"
+        "    def build(self):\n"
+        "        return InfoNCE(self.temperature)\n"
+        "def warm():\n"
+        "    return recipe('small', {'objective': Warm()})\n"
+    )
+    out = tmp_path / "run"
+    assert run(["train", str(corpus[1]), "--recipe", f"{mine}:warm", "--out", str(out), *FIELDS]) == 0
+    mine.unlink()
+    assert json.loads((out / "run.json").read_text())["objective"] == {
+        "kind": "supclap_recipe:Warm",
+        "temperature": 0.2,
+    }
+    journal = (out / records.NAME).read_bytes()
+    # Unfinished again: the copy in the run is what is read.
+    (out / records.NAME).write_bytes(journal[: journal.rindex(b'{"event": "end"')])
+    assert run(["train", "--resume", str(out)]) == 0
+    assert records.read(out)[-1]["event"] == "end"
