@@ -21,7 +21,8 @@ bare core ""
 core/bin/supclap --help >/dev/null
 core/bin/supclap doctor --json >core.json
 core/bin/python "$ROOT/tools/smoke_core.py"
-if core/bin/supclap train no.csv 2>core.err; then echo "train without its extra should fail" >&2; exit 1; fi
+printf 'audio,caption\na.wav,a dog\nb.wav,a cat\n' >table.csv
+if core/bin/supclap train table.csv --out run --recipe small batch_size=2 2>core.err; then echo "train without its extra should fail" >&2; exit 1; fi
 grep -q 'supclap\[train\]' core.err || { echo "the missing extra is not named:" >&2; cat core.err >&2; exit 1; }
 
 bare train "[train]"
