@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,7 +112,7 @@ class Objective(nn.Module):
             out = self._compute(here, call)
         # On a GPU this would wait for the device at every step.
         if self.validate == "first" and call.audio.device.type == "cpu" and not torch.compiler.is_compiling():
-            if not bool(out.loss.isfinite()):
+            if not math.isfinite(out.loss.item()):
                 call.check_values()
         return out
 
@@ -205,7 +206,11 @@ def weighted(cost: Any, terms: list[Term], pairs: Pairs) -> Tensor:
 
 def total(parts: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
     """Sum of weight * part."""
-    return torch.stack([weights[name] * parts[name] for name in parts]).sum()
+    first, *others = parts
+    value = parts[first] if weights[first] == 1.0 else weights[first] * parts[first]
+    for name in others:
+        value = torch.add(value, parts[name], alpha=weights[name])
+    return value
 
 
 __all__ = ["Base", "Objective", "Relation", "gather_rows", "unit"]

@@ -26,7 +26,7 @@ def transformed() -> bool:
 
 
 def _length(rows: Tensor) -> Tensor:
-    length: Tensor = rows.norm(dim=1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return length.masked_fill(length == 0, torch.inf)
 
 
@@ -44,7 +44,9 @@ class _Unit(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         rows, units, length = ctx.saved_tensors
         if torch.is_grad_enabled():
-            length = _length(rows)
-        along = (grads[0] * units).sum(1, keepdim=True)
-        found: Tensor = torch.addcmul(grads[0], units, along, value=-1.0) / length
-        return found
+            along = (grads[0] * units).sum(1, keepdim=True)
+            plain: Tensor = torch.addcmul(grads[0], units, along, value=-1.0) / _length(rows)
+            return plain
+        found = grads[0] * units
+        along = found.sum(1, keepdim=True)
+        return torch.addcmul(grads[0], units, along, value=-1.0, out=found).div_(length)

@@ -92,12 +92,13 @@ class SVR(Objective):
             )
         if slopes is not None:
             held = dense.Held(terms, pairs, self.directions)
-            supports = [Support(self, held.term(term), held.pairs) for term in carriers]
+            at_rest = map(held.term, carriers)
+            supports = [Support(self, term, held.pairs, held.distance(term)) for term in at_rest]
             parts.update(held.parts(self, slopes, supports))
         else:
             supports = [Support(self, term, pairs) for term in carriers]
             parts["svr"] = self._supported(supports, pairs)
-        parts["constraint"] = torch.stack([support.constraint() for support in supports]).sum()
+            parts["constraint"] = torch.stack([support.constraint() for support in supports]).sum()
         weights["svr"], weights["constraint"] = self.alpha, self.beta
         return LossOutput(
             total(parts, weights),
@@ -118,15 +119,28 @@ class SVR(Objective):
 
 
 class Support:
-    """The support vectors of one term."""
+    """The support vectors of one term. Where ``distance`` is given, ``step`` is not computed."""
 
-    def __init__(self, svr: SVR, term: Term, pairs: Pairs) -> None:
+    def __init__(self, svr: SVR, term: Term, pairs: Pairs, distance: Tensor | None = None) -> None:
         self.svr, self.term, self.pairs = svr, term, pairs
-        positive = term.key if svr.move_positive else term.key.detach()
-        self.step = positive - term.query
-        self.distance = self.step.norm(dim=1)
+        if distance is None:
+            self._measure()
+        else:
+            self.distance = distance
         self.raw = self._predict(svr.radius_of(term.name))
         self.radius = capped(self.raw, self.distance, getattr(svr.radius_of(term.name), "cap", None))
+
+    def _measure(self) -> None:
+        positive = self.term.key if self.svr.move_positive else self.term.key.detach()
+        self.step = positive - self.term.query
+        self.distance = self.step.norm(dim=1)
+
+    def at(self, term: Term, pairs: Pairs, radius: Tensor, raw: Tensor) -> Support:
+        """The same for other rows, with radii that are known."""
+        other = copy.copy(self)
+        other.term, other.pairs, other.radius, other.raw = term, pairs, radius, raw
+        other._measure()
+        return other
 
     def _predict(self, radius: nn.Module) -> Tensor:
         relation, excluded = self.pairs.relation, self.pairs.relation.excluded

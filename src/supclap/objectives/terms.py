@@ -47,7 +47,12 @@ def with_positive(relation: Relation) -> Tensor:
 
 
 def positive_first(matrix: Tensor, positive: Tensor) -> Tensor:
-    """Each row as [its positive, the others in batch order]."""
+    """Each row as [its positive, the others in batch order]; in a square the positives are the diagonal."""
+    count = len(matrix)
+    if matrix.shape[1] == count:
+        # What follows a positive up to the next one is one row of this view.
+        others = matrix.flatten()[1:].view(count - 1, count + 1)[:, :-1].reshape(count, count - 1)
+        return torch.cat([matrix.diagonal()[:, None], others], dim=1)
     column = torch.arange(matrix.shape[1] - 1, device=matrix.device)
     others = torch.where(column < positive[:, None], matrix[:, :-1], matrix[:, 1:])
     return torch.cat([matrix.gather(1, positive[:, None]), others], dim=1)
