@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import pydantic
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationInfo
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from supclap.schema import UserError, unknown
@@ -35,14 +35,14 @@ def settings(cls: type[T]) -> type[T]:
 def kind_of(registry: Mapping[str, type[Any]]) -> Any:
     """The type of a field that holds one of the registry's settings classes, or a class of the user's own."""
 
-    def build(value: Any) -> Any:
+    def build(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, Mapping):
             return value
         fields = dict(value)
         kind = fields.pop("kind", None)
-        return make(_class_of(kind, registry), fields, where=f"kind={kind!r}")
+        return make(_class_of(kind, registry, info.field_name or "kind"), fields, where=f"{info.field_name}={kind!r}")
 
     def dump(value: Any) -> dict[str, Any]:
         return {"kind": _name_of(type(value), registry), **write(value)}
@@ -50,7 +50,7 @@ def kind_of(registry: Mapping[str, type[Any]]) -> Any:
     return Annotated[Any, BeforeValidator(build), PlainSerializer(dump)]
 
 
-def _class_of(kind: object, registry: Mapping[str, type[Any]]) -> type[Any]:
+def _class_of(kind: object, registry: Mapping[str, type[Any]], field: str) -> type[Any]:
     if isinstance(kind, str) and kind in registry:
         return registry[kind]
     if isinstance(kind, str) and ":" in kind:
@@ -58,8 +58,8 @@ def _class_of(kind: object, registry: Mapping[str, type[Any]]) -> type[Any]:
         try:
             return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
         except (ImportError, AttributeError) as error:
-            raise UserError(f"kind={kind!r} cannot be imported ({error}); write it as module:Class") from error
-    raise unknown("kind", kind, registry)
+            raise UserError(f"{field}={kind!r} cannot be imported ({error}); write it as module:Class") from error
+    raise unknown(field, kind, registry)
 
 
 def _name_of(cls: type[Any], registry: Mapping[str, type[Any]]) -> str:

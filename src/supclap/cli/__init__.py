@@ -5,6 +5,7 @@ Commands are named here as import strings, so that ``supclap --help`` loads none
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -61,4 +62,17 @@ def run(argv: list[str]) -> int:
         # The reader (head, less) has gone: nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A folder that cannot be written, a file where a folder is wanted, a full disk. What names no file is ours.
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"supclap: {_of_the_system(error)}", file=sys.stderr)
+        return 2
     return result if isinstance(result, int) else 0
+
+
+def _of_the_system(error: OSError) -> str:
+    """One line about a file that the system refused."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    said = (error.strerror or type(error).__name__).lower()
+    return f"{place}{said}; give another place, or make this one readable and writable"

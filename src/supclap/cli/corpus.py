@@ -20,7 +20,7 @@ from supclap.data.check import problems
 from supclap.data.corpora import CORPORA
 from supclap.data.corpora.translated import add
 from supclap.data.prepare import prepare as prepare_clips
-from supclap.schema import unknown
+from supclap.schema import UserError, unknown
 
 SHOWN = 5
 
@@ -112,6 +112,8 @@ def check(
     json
         Print plain values.
     """
+    if not data:
+        raise UserError("DATA is missing; name a table, a folder or a corpus: supclap corpus check my.csv")
     with _progress("listening", json) as tell:
         report = check_data(list(data), captions_from=captions_from, workers=workers, progress=tell)
     if json:

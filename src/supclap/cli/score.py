@@ -115,7 +115,9 @@ def _load(path: Path) -> np.ndarray[Any, Any]:
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
     except (ValueError, OSError, EOFError) as error:
-        raise UserError(f"{path}: not a .npy array of numbers ({error}); write it with numpy.save") from error
+        # numpy advises to unpickle what it does not know; we do not pass that on.
+        why = "pickled objects, or no .npy file" if "pickle" in str(error) else error
+        raise UserError(f"{path}: not a .npy array of numbers ({why}); write it with numpy.save") from error
     if not isinstance(loaded, np.ndarray):
         raise UserError(f"{path}: holds several arrays; write one with numpy.save")
     return loaded
@@ -134,3 +136,5 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf8").split()
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a text file; give one language code a line") from error

@@ -253,6 +253,9 @@ class DualModel(nn.Module):
         """Unit rows [n, d]; ``language`` is one code for all or one for each."""
         if isinstance(texts, str):
             raise UserError("texts is one string; give a list of them")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"texts[{place}]={text!r} is not text; give strings")
         languages = [language] * len(texts) if isinstance(language, str) else list(language)
         rows = np.empty((len(texts), self.width), np.float32)
         with inference(self):

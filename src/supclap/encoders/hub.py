@@ -45,8 +45,6 @@ def _from_folder(path: Path, trust_remote_code: bool) -> Any:
         raise UserError(f"{path / folder.CONFIG}: neither a supclap model nor a transformers one")
     if held.get("kind") == "bridge":
         return bridge.load_folder(path)
-    if held.get("kind") == "bridge":
-        return bridge.load_folder(path)
     if held.get("kind") != "dual":
         raise UserError(f"{path / folder.CONFIG}: kind={held.get('kind')!r}; this folder holds no model")
     return restore(path, held)
@@ -68,6 +66,9 @@ def _from_hub(name: str) -> Path:
 
 def restore(path: Path, held: dict[str, Any]) -> DualModel:
     """The model of a folder, in evaluation mode."""
+    for field in ("model", "referred", "card"):
+        if not isinstance(held.get(field, {}), dict):
+            raise UserError(f"{path / folder.CONFIG}: {field}={held[field]!r} is no object; the file is damaged")
     for part in (f"{part}_tower" for part in folder.PARTS):
         _known(path, held.get("model", {}).get(part))
     _known(path, held.get("model", {}).get("head"))
