@@ -73,8 +73,8 @@ def calibrate(
 
 def _scores(
     lazy: LazyModel, cache: FeatureCache, data: str, template: str, language: str, workers: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """([queries, clips] scores, [queries, clips] which match)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """([queries, clips] scores, [queries, clips] which match, [queries, clips] a tagger's evidence or None)."""
     clips = manifest.read(data)
     meter = Meter("clips")
     rows: dict[int, np.ndarray] = {}
@@ -90,7 +90,10 @@ def _scores(
     there = sorted(rows)
     queries, match = _questions([clips[place] for place in there], data, template)
     vectors = lazy.embed_text(queries, language)
-    return np.stack([(rows[place][:, : vectors.shape[1]] @ vectors.T).max(0) for place in there], axis=1), match
+    scores = np.stack([(rows[place][:, : vectors.shape[1]] @ vectors.T).max(0) for place in there], axis=1)
+    said = [lazy.evidence(rows[place], vectors) for place in there]
+    evidence = np.stack([one.max(0) for one in said if one is not None], axis=1) if said[0] is not None else None
+    return scores, match, evidence
 
 
 def _questions(clips: list[Clip], data: str, template: str) -> tuple[list[str], np.ndarray]:

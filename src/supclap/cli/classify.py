@@ -13,9 +13,11 @@ from supclap.audio.reader import SUFFIXES, sound_files
 from supclap.cli.meter import Meter
 from supclap.encoders import hub
 from supclap.schema import Label, UserError
+from supclap.searching.labelling import heard
 
 BRIDGE_NOTE = "model: AudioSet-supervised tagger, label bridge"
 _CHUNK = 64
+_FEW = 30  # the smallest collection that a calibration is fitted on
 _COLUMNS = ("audio", "caption", "label", "score")
 
 
@@ -25,6 +27,7 @@ def classify(
     model: str = "bridge",
     out: Path | None = None,
     top: int = 1,
+    multi: bool = False,
     template: str | None = None,
     caption: str = "the sound of {label}",
     language: str = "eng",
@@ -46,6 +49,8 @@ def classify(
         A csv with the columns audio, caption, label, score: correct it by hand, then `supclap train` takes it.
     top
         How many labels to show; the csv holds the best one.
+    multi
+        Every label that is heard, or none: takes a calibrated model (supclap calibrate).
     template
         The text around each {label} that the model reads; the model's own where it is not given.
     caption
@@ -65,12 +70,15 @@ def classify(
         raise UserError(f"caption={caption!r} has no {{label}} in it")
     if model.split(":")[0] == "bridge":
         print(BRIDGE_NOTE, file=sys.stderr)
-    good, bad = _classify(model, paths, names, top, template, language, batch_size, workers)
+    if multi:
+        good, bad = _multi(model, paths, names, template, language, workers, out)
+    else:
+        good, bad = _classify(model, paths, names, top, template, language, batch_size, workers)
     for path, reason in bad:
         print(f"unreadable: {path}: {reason}", file=sys.stderr)
     if out is not None:
-        _write(out, good, caption)
-        print(f"{out}: {len(good):,} rows; correct them by hand, then: supclap train {out} --out RUN", file=sys.stderr)
+        count = _write(out, good, caption, multi)
+        print(f"{out}: {count:,} rows; correct them by hand, then: supclap train {out} --out RUN", file=sys.stderr)
     if json:
         print(text.dumps(_plain(model, good, bad), ensure_ascii=False, indent=1))
     elif out is None:
@@ -139,6 +147,26 @@ def _classify(
     return good, bad
 
 
+def _multi(
+    model: str, paths: list[Path], names: list[str], template: str | None, language: str, workers: int, out: Path | None
+) -> tuple[Labelled, Unreadable]:
+    meter = Meter()
+    options: dict[str, Any] = {} if template is None else {"template": template}
+    found = heard(list(map(str, paths)), names, model, language=language, workers=workers, progress=meter, **options)
+    meter.close()
+    if found.threshold is None:
+        way = f"run `supclap calibrate {model} DATA` with labelled sounds"
+        if out is not None:
+            raise UserError(
+                f"multi with out={str(out)!r}: {model} is not calibrated, so no label can be left out; {way}"
+            )
+        print(f"scores are raw and every label is shown: {model} is not calibrated; {way}", file=sys.stderr)
+    elif not found.alone and len(found.paths) < _FEW:
+        print(f"{len(found.paths)} files are few: how high a score is shows among {_FEW} or more", file=sys.stderr)
+    bad = [(Path(path), reason) for path, reason in found.unreadable]
+    return list(zip(map(Path, found.paths), found.labels, strict=True)), bad
+
+
 def _one_by_one(
     loaded: Any, paths: list[Path], names: list[str], options: dict[str, Any], good: Labelled, bad: Unreadable
 ) -> None:
@@ -149,16 +177,20 @@ def _one_by_one(
             bad.append((path, str(error).removeprefix(f"{path}: ")))
 
 
-def _write(out: Path, good: Labelled, caption: str) -> None:
+def _write(out: Path, good: Labelled, caption: str, multi: bool) -> int:
+    """The number of rows: one a file, or one a label that was heard."""
+    count = 0
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", encoding="utf8", newline="") as file:
         table = csv.writer(file)
         table.writerow(_COLUMNS)
         for path, labels in good:
-            best = labels[0]
-            # Absolute: the table must find its sounds wherever it is moved.
-            row = (path.absolute(), caption.replace("{label}", best.name), best.name, f"{best.score:.4f}")
-            table.writerow(row)
+            for label in labels if multi else labels[:1]:
+                # Absolute: the table must find its sounds wherever it is moved.
+                row = (path.absolute(), caption.replace("{label}", label.name), label.name, f"{label.score:.4f}")
+                table.writerow(row)
+                count += 1
+    return count
 
 
 def _plain(model: str, good: Labelled, bad: Unreadable) -> dict[str, object]:
@@ -174,4 +206,4 @@ def _plain(model: str, good: Labelled, bad: Unreadable) -> dict[str, object]:
 
 def _show(good: Labelled) -> None:
     for path, labels in good:
-        print(f"{path}\t" + "\t".join(f"{label.name} {label.score:.3f}" for label in labels))
+        print(f"{path}\t" + ("\t".join(f"{label.name} {label.score:.3f}" for label in labels) or "none"))

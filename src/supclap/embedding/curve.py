@@ -2,6 +2,8 @@
 
 A score means little by itself: some queries lie near everything. So the curve reads three numbers of each file: its
 score, the query's background (the median over the collection), and the margin (how many spreads it stands above it).
+A tagger says more by itself than a collection does: with its evidence the curve reads score and evidence alone, and a
+file's probability is the same in every collection.
 """
 
 from __future__ import annotations
@@ -11,10 +13,18 @@ from collections.abc import Mapping
 import numpy as np
 
 NAMES = ("score", "background", "margin")
+TAGGER_NAMES = ("score", "evidence")
 
 
-def features(scores_n: np.ndarray) -> np.ndarray:
-    """[n, 3] from one query's scores over a collection."""
+def names(evidence_n: np.ndarray | None) -> tuple[str, ...]:
+    """What the columns of ``features`` are called."""
+    return NAMES if evidence_n is None else TAGGER_NAMES
+
+
+def features(scores_n: np.ndarray, evidence_n: np.ndarray | None = None) -> np.ndarray:
+    """[n, 3] from one query's scores over a collection, or [n, 2] from scores and a tagger's evidence."""
+    if evidence_n is not None:
+        return np.stack([scores_n, evidence_n], axis=1)
     background = float(np.median(scores_n))
     # The spread of the lower half: the matches themselves must not widen it.
     spread = max(float(background - np.quantile(scores_n, 0.16)), 1e-3)
@@ -22,9 +32,11 @@ def features(scores_n: np.ndarray) -> np.ndarray:
     return np.stack([scores_n, np.full(len(scores_n), background), margin], axis=1)
 
 
-def probability(curve: Mapping[str, float], scores_n: np.ndarray) -> np.ndarray:
+def probability(curve: Mapping[str, float], scores_n: np.ndarray, evidence_n: np.ndarray | None = None) -> np.ndarray:
     """[n] the probability that each file matches."""
-    weights = np.array([curve[name] for name in NAMES])
-    logit = features(scores_n) @ weights + curve["constant"]
+    if "evidence" not in curve:
+        evidence_n = None  # fitted without
+    weights = np.array([curve[name] for name in names(evidence_n)])
+    logit = features(scores_n, evidence_n) @ weights + curve["constant"]
     found: np.ndarray = 1.0 / (1.0 + np.exp(-np.clip(logit, -50.0, 50.0)))
     return found

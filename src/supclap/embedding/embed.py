@@ -16,6 +16,7 @@ import numpy as np
 from supclap.audio.reader import Item
 from supclap.data import manifest
 from supclap.embedding.rows import Encoded, Encoder, Progress, encode_all
+from supclap.embedding.sparing import beside_decoders
 from supclap.embedding.store import INDEX, Ledger, Side, Store, is_store, read, read_ledger, write_shard
 from supclap.encoders import hub
 from supclap.schema import Clip, Embedded, UserError, unknown
@@ -29,7 +30,7 @@ def model_encoder(model: Any, windows: str = "each", batch_size: int = 32) -> En
     rate = int(model.sample_rate)
 
     def encode(sounds: Iterable[Item]) -> Iterator[Embedded]:
-        return iter(model.iter_audio(sounds, batch_size=batch_size, windows=windows))
+        return beside_decoders(iter(model.iter_audio(sounds, batch_size=batch_size, windows=windows)))
 
     return Encoder(f"model/{model.fingerprint()}/{windows}", rate, encode)
 

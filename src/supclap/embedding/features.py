@@ -13,6 +13,7 @@ from supclap.audio.decode import AudioError
 from supclap.audio.reader import Item
 from supclap.embedding.cache import FeatureCache, Rows, text_key
 from supclap.embedding.rows import Encoder, Progress, encode_all
+from supclap.embedding.sparing import batch_size, beside_decoders
 from supclap.encoders import stream
 from supclap.encoders.stream import inference
 from supclap.schema import Clip, Embedded, UserError
@@ -111,8 +112,9 @@ def tower_encoder(tower: Any) -> Encoder:
     """An audio tower as an encoder of windows: the path that every embedding takes."""
 
     def encode(sounds: Iterable[Item]) -> Iterator[Embedded]:
-        found = stream.vectors(tower, sounds, device=_device(tower))
-        for window in stream.merged(found, lambda row: row, "each"):
+        device = _device(tower)
+        found = stream.vectors(tower, sounds, batch_size=batch_size(device.type), device=device)
+        for window in beside_decoders(stream.merged(found, lambda row: row, "each")):
             vector = None if window.vector is None else window.vector.numpy()
             yield Embedded(window.index, window.start, window.end, vector, window.error)
 

@@ -15,6 +15,7 @@ from supclap.audio import reader
 from supclap.audio.archive import outer_of
 from supclap.audio.decode import AudioError, probe
 from supclap.embedding.cache import FeatureCache, Part, Rows, content_of, key_of
+from supclap.embedding.sparing import decoders
 from supclap.schema import Clip, Embedded, UserError
 
 Sound = Clip | reader.Item
@@ -135,7 +136,7 @@ def _finish(waiting: _Waiting, count: int, done: list[tuple[bytes, Rows]]) -> En
 
 def _hear(items: Sequence[Sound], encoder: Encoder, cache: FeatureCache | None, workers: int) -> Generator[_Heard]:
     """Look up or decode in threads (the decoders leave the interpreter free), a few items ahead."""
-    threads = workers or min(4, os.cpu_count() or 1)
+    threads = decoders(workers)
     pool = ThreadPoolExecutor(threads)
     ahead: deque[Future[_Heard]] = deque()
     # Sounds of like length meet in a batch, so that little of it is padding; long ones first, for an honest ETA.

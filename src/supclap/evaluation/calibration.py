@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from supclap.embedding.curve import NAMES, features, probability
+from supclap.embedding.curve import features, names, probability
 from supclap.schema import UserError
 
 HITS = 10  # how many of each answer are looked at
@@ -29,6 +29,7 @@ class Drawn:
 
     scores: np.ndarray  # [n]
     match: np.ndarray  # [n] bool
+    evidence: np.ndarray | None = None  # [n] a tagger's
 
     @property
     def hits(self) -> np.ndarray:
@@ -51,10 +52,17 @@ class Judgement:
     collections: int
 
 
-def draw(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0, draws: int = 40) -> Iterator[Drawn]:
+def draw(
+    scores_qn: np.ndarray,
+    match_qn: np.ndarray,
+    evidence_qn: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    draws: int = 40,
+) -> Iterator[Drawn]:
     """Collections for each query: ``draws`` of them, with sizes and numbers of matches spread over powers of two."""
     generator = np.random.default_rng(seed)
-    for scores, match in zip(scores_qn, match_qn, strict=True):
+    for query, (scores, match) in enumerate(zip(scores_qn, match_qn, strict=True)):
         yes, no = np.flatnonzero(match), np.flatnonzero(~match)
         if not len(yes) or len(no) < _SMALLEST:
             continue
@@ -62,22 +70,24 @@ def draw(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0, draws: i
             kept = generator.permutation(no)[: _between(generator, _SMALLEST, len(no))]
             if generator.random() >= _ABSENT:
                 kept = np.concatenate([kept, generator.permutation(yes)[: _between(generator, 1, len(yes))]])
-            yield Drawn(scores[kept], match[kept])
+            yield Drawn(scores[kept], match[kept], None if evidence_qn is None else evidence_qn[query, kept])
 
 
 def _between(generator: np.random.Generator, low: int, high: int) -> int:
     return int(np.exp(generator.uniform(np.log(low), np.log(high + 1))))
 
 
-def fit(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0) -> dict[str, float]:
+def fit(
+    scores_qn: np.ndarray, match_qn: np.ndarray, evidence_qn: np.ndarray | None = None, *, seed: int = 0
+) -> dict[str, float]:
     """The curve, with the threshold that best tells collections with a match from those without."""
-    drawn = _checked(scores_qn, match_qn, seed)
-    x = np.concatenate([features(one.scores)[one.hits] for one in drawn])
+    drawn = _checked(scores_qn, match_qn, evidence_qn, seed)
+    x = np.concatenate([features(one.scores, one.evidence)[one.hits] for one in drawn])
     y = np.concatenate([one.match[one.hits] for one in drawn]).astype(float)
     mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
     weights = _logistic((x - mean) / spread, y)
     raw = weights[:-1] / spread
-    curve = {**dict(zip(NAMES, map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
+    curve = {**dict(zip(names(evidence_qn), map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
     best, present = _best_hits(curve, drawn)
     curve["threshold"] = _threshold(best, present)
     # The score alone, for one file without a collection around it.
@@ -85,10 +95,17 @@ def fit(scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 0) -> dict[s
     return {**curve, "slope": float(alone[0]), "intercept": float(alone[1])}
 
 
-def judge(curve: Mapping[str, float], scores_qn: np.ndarray, match_qn: np.ndarray, *, seed: int = 1) -> Judgement:
+def judge(
+    curve: Mapping[str, float],
+    scores_qn: np.ndarray,
+    match_qn: np.ndarray,
+    evidence_qn: np.ndarray | None = None,
+    *,
+    seed: int = 1,
+) -> Judgement:
     """How the curve does on a corpus that it was not fitted on."""
-    drawn = _checked(scores_qn, match_qn, seed)
-    said = [probability(curve, one.scores) for one in drawn]
+    drawn = _checked(scores_qn, match_qn, evidence_qn, seed)
+    said = [probability(curve, one.scores, one.evidence) for one in drawn]
     shown = np.concatenate([row[one.hits] for row, one in zip(said, drawn, strict=True)])
     best, present = _best_hits(curve, drawn)
     raw = np.array([one.scores.max() for one in drawn])
@@ -117,12 +134,14 @@ def auc(values: np.ndarray, present: np.ndarray) -> float:
     return float((rankdata(values)[present].sum() - yes * (yes + 1) / 2) / (yes * no))
 
 
-def _checked(scores_qn: np.ndarray, match_qn: np.ndarray, seed: int) -> list[Drawn]:
+def _checked(scores_qn: np.ndarray, match_qn: np.ndarray, evidence_qn: np.ndarray | None, seed: int) -> list[Drawn]:
     if scores_qn.shape != match_qn.shape:
         raise UserError(f"scores {list(scores_qn.shape)} and matches {list(match_qn.shape)} differ in shape")
-    if not np.isfinite(scores_qn).all():
+    if evidence_qn is not None and evidence_qn.shape != match_qn.shape:
+        raise UserError(f"evidence {list(evidence_qn.shape)} and matches {list(match_qn.shape)} differ in shape")
+    if not np.isfinite(scores_qn).all() or (evidence_qn is not None and not np.isfinite(evidence_qn).all()):
         raise UserError("scores contain NaN or inf; has the checkpoint diverged?")
-    drawn = list(draw(scores_qn, match_qn.astype(bool), seed=seed))
+    drawn = list(draw(scores_qn, match_qn.astype(bool), evidence_qn, seed=seed))
     if len(drawn) < 100:
         raise UserError(
             f"too little to calibrate on: it takes at least 3 labels, each with {_SMALLEST} sounds without it"
@@ -131,7 +150,7 @@ def _checked(scores_qn: np.ndarray, match_qn: np.ndarray, seed: int) -> list[Dra
 
 
 def _best_hits(curve: Mapping[str, float], drawn: list[Drawn]) -> tuple[np.ndarray, np.ndarray]:
-    best = np.array([probability(curve, one.scores).max() for one in drawn])
+    best = np.array([probability(curve, one.scores, one.evidence).max() for one in drawn])
     return best, np.array([bool(one.match.any()) for one in drawn])
 
 

@@ -51,7 +51,7 @@ def collect(
     files = [file for file in _files(root) if _is_under(str(file.relative_to(root)), under)]
     if not files:
         raise UserError(f"under={under!r}: no sound file of {root} lies there")
-    return _of_files([str(file) for file in files], model, cache, workers, progress)
+    return of_files([str(file) for file in files], model, cache, workers, progress)
 
 
 def _files(root: Path) -> list[Path]:
@@ -75,9 +75,10 @@ def _is_under(relative: str, under: str | None) -> bool:
     return any(fnmatch(folder, wanted) for folder in folders) or fnmatch(relative, wanted)
 
 
-def _of_files(
+def of_files(
     files: Sequence[str], model: LazyModel, cache: FeatureCache, workers: int, progress: Progress | None
 ) -> Collection:
+    """The windows of some files, computed where the cache does not know them."""
     rows = [np.zeros((0, 0), np.float32)] * len(files)
     spans = [np.zeros((0, 2))] * len(files)
     unreadable: list[tuple[str, str]] = []

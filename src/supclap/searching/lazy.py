@@ -15,6 +15,7 @@ import numpy as np
 from supclap.audio.reader import Item
 from supclap.embedding.cache import FeatureCache, Rows, text_key
 from supclap.embedding.rows import Encoder
+from supclap.embedding.sparing import batch_size, beside_decoders
 from supclap.encoders import pretrained
 from supclap.schema import Embedded, UserError
 from supclap.searching import minilm
@@ -22,6 +23,7 @@ from supclap.settings import cache_folder, write_json
 
 # The bridge's own (encoders.bridge, which imports torch).
 TAG_TEMPERATURE = 0.05
+EVIDENCE_FLOOR = 1e-3  # what is less likely than this differs no more
 # The files of a package that decide its vectors.
 _PACKAGE_FILES = {"minilm": ("model.safetensors", "tokenizer.json"), "use": ("weights.npz", "sp.model")}
 _FOLDER_FILES = ("config.json", "model.safetensors")
@@ -70,10 +72,17 @@ class LazyModel:
             first = next(waiting, None)
             if first is None:
                 return
-            every = _with(first, waiting)
-            yield from self.loaded.iter_tagged(every) if self.tagged else self.loaded.iter_audio(every, windows="each")
+            yield from beside_decoders(self._windows(_with(first, waiting)))
 
         return Encoder(f"model/{self.fingerprint}/each" + "+tags" * self.tagged, self.rate, encode)
+
+    def _windows(self, sounds: Iterator[Item]) -> Iterator[Embedded]:
+        # A generator: the model is loaded with the first window, when the decoding threads are at work already.
+        size = batch_size(self.loaded.device.type)
+        if self.tagged:
+            yield from self.loaded.iter_tagged(sounds, batch_size=size)
+        else:
+            yield from self.loaded.iter_audio(sounds, batch_size=size, windows="each")
 
     @property
     def tagged(self) -> bool:
@@ -96,6 +105,14 @@ class LazyModel:
         weights = np.exp(anchors.vectors @ texts_nd.T / TAG_TEMPERATURE)
         shares: np.ndarray = weights / weights.sum(0)
         return shares
+
+    def evidence(self, windows_nd: np.ndarray, texts_nd: np.ndarray) -> np.ndarray | None:
+        """[windows, texts] the log of what a tagger says of each text; None for a model that is no tagger."""
+        width = texts_nd.shape[1]
+        if windows_nd.shape[1] <= width:
+            return None
+        said: np.ndarray = np.log(windows_nd[:, width:] @ self.tag_weights(texts_nd) + EVIDENCE_FLOOR)
+        return said
 
     def embed_text(self, texts: Sequence[str], language: str) -> np.ndarray:
         """[n, d] unit rows; a text that was asked before is not computed again."""

@@ -100,7 +100,9 @@ def answer(
     else:
         scores, windows = score(held, queries, against)
     order = np.argsort(-scores, kind="stable")[:top]
-    probabilities = None if curve is None else probability(curve, scores)
+    if question.by is not None:
+        curve = None  # it was fitted on words: two sounds are nearer to each other
+    probabilities = None if curve is None else probability(curve, scores, _evidence(held, lazy, queries))
     hits = [
         Hit(
             held.paths[file],
@@ -113,6 +115,12 @@ def answer(
     ]
     threshold = None if curve is None else float(curve["threshold"])
     return Answer(hits, len(held.paths), len(held.vectors), held.computed, held.unreadable, threshold)
+
+
+def _evidence(held: Collection, model: LazyModel, queries: np.ndarray) -> np.ndarray | None:
+    """[files] what a tagger says of the query, by each file's best window."""
+    said = model.evidence(held.vectors, queries)
+    return None if said is None else held.best(said[:, 0])
 
 
 def rows_of(question: Question, model: LazyModel, cache: FeatureCache) -> tuple[np.ndarray, np.ndarray | None]:
