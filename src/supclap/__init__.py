@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from supclap.schema import Term as Term
     from supclap.schema import UserError as UserError
     from supclap.searching.scan import search as search
+    from supclap.training.compare import compare as compare
     from supclap.training.config import RunConfig as RunConfig
     from supclap.training.config import recipe as recipe
     from supclap.training.loop import Run as Run
@@ -41,6 +42,7 @@ _DOOR = {
     "Run": "supclap.training.loop",
     "train": "supclap.training.loop",
     "resume": "supclap.training.loop",
+    "compare": "supclap.training.compare",
 }
 
 __all__ = ["__version__", *_DOOR]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,28 +23,55 @@ def check_rate(rate: object, name: str = "rate") -> float:
 
 def resample(samples: np.ndarray, rate_in: float, rate_out: float) -> Samples:
     """``samples`` at another rate; the last axis is time, and at least one sample comes out of one."""
-    import soxr
-
     rate_in, rate_out = check_rate(rate_in, "rate_in"), check_rate(rate_out, "rate_out")
     wide = np.ascontiguousarray(samples, dtype=np.float32)
     if rate_in == rate_out or wide.size == 0:
         return wide
     rows = wide.reshape(-1, wide.shape[-1])
-    out = np.stack([soxr.resample(row, rate_in, rate_out) for row in rows])
+    out = np.stack([_resampled(row, rate_in, rate_out) for row in rows])
     if out.shape[-1] == 0:
         # A sound shorter than half a sample of the new rate is still a sound.
         out = rows[:, :1].copy()
     return np.ascontiguousarray(out.reshape(*wide.shape[:-1], -1), dtype=np.float32)
 
 
+def _resampled(row: Samples, rate_in: float, rate_out: float) -> Samples:
+    try:
+        import soxr
+    except ModuleNotFoundError:
+        return _by_scipy(row, rate_in, rate_out)
+    return np.asarray(soxr.resample(row, rate_in, rate_out), np.float32)
+
+
+def _by_scipy(row: Samples, rate_in: float, rate_out: float) -> Samples:
+    """Where soxr is not installed: slower, as steep (within 1e-3 of it below nine tenths of the band)."""
+    from scipy.signal import firwin, resample_poly
+
+    step = Fraction(rate_out / rate_in).limit_denominator(10_000)
+    up, down = step.numerator, step.denominator
+    widest = max(up, down)
+    taps = firwin(2 * 64 * widest + 1, 0.95 / widest, window=("kaiser", 12.0))
+    return np.asarray(resample_poly(row.astype(np.float64), up, down, window=taps), np.float32)
+
+
+class _Held:
+    """A stream for scipy: all is held until the end."""
+
+    def __init__(self, rate_in: float, rate_out: float) -> None:
+        self._rates, self._blocks = (rate_in, rate_out), list[Samples]()
+
+    def resample_chunk(self, block: Samples, last: bool = False) -> Samples:
+        """Nothing until the last block."""
+        self._blocks.append(block)
+        return _by_scipy(np.concatenate(self._blocks), *self._rates) if last else np.zeros(0, np.float32)
+
+
 class Stream:
     """The same for a sound that comes in blocks: ``push`` them, then ``finish``."""
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
-        import soxr
-
         rate_in, rate_out = check_rate(rate_in, "rate_in"), check_rate(rate_out, "rate_out")
-        self._inner = None if rate_in == rate_out else soxr.ResampleStream(rate_in, rate_out, 1, dtype="float32")
+        self._inner = None if rate_in == rate_out else _stream(rate_in, rate_out)
 
     def push(self, block: Samples) -> Samples:
         """What is ready after one more block."""
@@ -53,3 +81,11 @@ class Stream:
         """What was held back for the filter."""
         empty = np.zeros(0, np.float32)
         return empty if self._inner is None else np.asarray(self._inner.resample_chunk(empty, last=True), np.float32)
+
+
+def _stream(rate_in: float, rate_out: float) -> Any:
+    try:
+        import soxr
+    except ModuleNotFoundError:
+        return _Held(rate_in, rate_out)
+    return soxr.ResampleStream(rate_in, rate_out, 1, dtype="float32")

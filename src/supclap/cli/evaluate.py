@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from pathlib import Path
+from typing import TypeVar
 
 from supclap.cli.score import show
 from supclap.data import manifest
 from supclap.data.scenes import read_truths
+from supclap.data.split import SPLITS
 from supclap.encoders import hub
 from supclap.evaluation import model as evaluation
 from supclap.evaluation import probes, translations
@@ -16,6 +19,12 @@ from supclap.evaluation.translations import Quality
 from supclap.evaluation.zeroshot import TEMPLATE, Classification
 from supclap.report import tables
 from supclap.schema import Clip, UserError, unknown
+from supclap.settings import make
+from supclap.training import identity, setup
+from supclap.training.config import DataSettings, RunConfig
+from supclap.training.loop import RUN, TABLE
+
+T = TypeVar("T")
 
 TASKS = ("auto", "retrieval", "zeroshot", "probes", "captions")
 
@@ -50,7 +59,7 @@ def evaluate(
     protocol
         mlclap, laion, dcase, mteb, cacophony, one-caption or wavcaps-paper.
     split
-        Only the clips of this split.
+        Only the clips of this split. A table without a split column is divided as training divides it.
     template
         A text around each {label}; several are averaged. Default: "This is a sound of {label}".
     language
@@ -68,7 +77,8 @@ def evaluate(
     """
     if task not in TASKS:
         raise unknown("--task", task, TASKS)
-    clips = evaluation.of_split(manifest.read(data), split)
+    clips = evaluation.of_split(_divided(model, manifest.read(data), split), split)
+    _warn_of_train(model, clips)
     if task == "captions":
         show_captions(translations.evaluate(hub.load(model), clips, reference=language), json)
         return
@@ -100,6 +110,41 @@ def evaluate(
         on_error="drop" if skip_unreadable else "raise",
     )
     show(scores, json)
+
+
+def _divided(model: str, clips: list[Clip], split: str | None) -> list[Clip]:
+    """The clips with the split that training gives them, where the table does not say."""
+    named = {clip.split for clip in clips}
+    if split not in SPLITS or split in named or not (named == {None} or (split == "val" and "train" in named)):
+        return clips
+    print("supclap: note: the table does not name this split: divided by recording, as training does", file=sys.stderr)
+    found = setup.splits(RunConfig(data=_run(model, RUN, DataSettings())), clips)
+    return [clip for side in found.values() for clip in side]
+
+
+def _run(model: str, name: str, otherwise: T) -> T:
+    """What a run keeps of its data: the settings in run.json, or data.json; ``otherwise`` where the model is no run."""
+    path = Path(model) / name
+    if not path.is_file():
+        return otherwise
+    try:
+        held = json_module.loads(path.read_text(encoding="utf8"))
+        return make(DataSettings, held["data"], where=str(path)) if name == RUN else held  # type: ignore[return-value]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not what a run writes ({error})") from error
+
+
+def _warn_of_train(model: str, clips: list[Clip]) -> None:
+    """Say how many of the clips the run has learned from."""
+    before: dict[str, str] = _run(model, TABLE, {})
+    now = identity.table({"train": clips}) if before else {}
+    seen = sum(before.get(name) == said for name, said in now.items())
+    if seen:
+        print(
+            f"supclap: note: {seen} of {len(clips)} clips are those that {model} was trained on; "
+            "--split test takes the others",
+            file=sys.stderr,
+        )
 
 
 def _task(task: str, clips: list[Clip]) -> str:

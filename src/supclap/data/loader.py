@@ -63,6 +63,7 @@ class Loader:
         ids = [first.setdefault(clip.id, index) for index, clip in enumerate(self.clips)]
         items = self._items(captions)
         self._maker = Maker(self.clips, items, ids, sample_rate, seed, captions, max_seconds, crop)
+        self._maker.rank, self._maker.world = rank, world
         self._maker.augment, self._maker.features, self._maker.prepare = augment, features, prepare
         self._lengths = self._seconds() if bucket else []
         self._pool: Any = None

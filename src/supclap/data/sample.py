@@ -91,13 +91,17 @@ class Maker:
     augment: Augmentation | None = None
     features: Features | None = None
     prepare: Callable[[Batch], Batch] | None = None
+    rank: int = 0
+    world: int = 1
     _kept: OrderedDict[tuple[int, int, int], Sample | str] = field(default_factory=OrderedDict)
     _bytes: int = 0
 
     def __getitem__(self, task: Task) -> Made:
         """The batch of a task."""
         try:
-            found = [self._remembered(task.epoch, position, item) for position, item in task.rows]
+            # By the place in the whole order: what is drawn is the same for any number of ranks.
+            places = [(position * self.world + self.rank, item) for position, item in task.rows]
+            found = [self._remembered(task.epoch, place, item) for place, item in places]
             bad = tuple((item, row) for (_, item), row in zip(task.rows, found, strict=True) if isinstance(row, str))
             if bad or not found:
                 return Made(task, bad=bad)

@@ -171,6 +171,8 @@ RECIPES: dict[str, str] = {
     "real_small": "supclap.training.recipes.real_small:bi_dynamic",
     "real_small/infonce": "supclap.training.recipes.real_small:infonce",
     "real_small/bi-dynamic": "supclap.training.recipes.real_small:bi_dynamic",
+    "real_small-use/infonce": "supclap.training.recipes.real_small:use_infonce",
+    "real_small-use/bi-dynamic": "supclap.training.recipes.real_small:use_bi_dynamic",
     "paper/infonce": "supclap.training.recipes.paper:infonce",
     "paper/uni-static": "supclap.training.recipes.paper:uni_static",
     "paper/uni-dynamic": "supclap.training.recipes.paper:uni_dynamic",

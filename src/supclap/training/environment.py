@@ -16,14 +16,15 @@ import torch
 PACKAGES = ("supclap", "torch", "numpy", "scipy", "safetensors", "transformers", "tokenizers", "soundfile", "soxr")
 
 
-def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, machine, threads, commit and command."""
+def environment(device: torch.device, processes: int = 1) -> dict[str, Any]:
+    """Versions, machine, processes, threads, commit and command."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
+        "processes": processes,
         "threads": torch.get_num_threads(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,

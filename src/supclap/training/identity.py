@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from supclap.data.loader import Loader
 from supclap.schema import Batch, Clip
 from supclap.training.config import RunConfig
+from supclap.training.processes import Team
 
 
 def _bytes(value: Tensor) -> bytes:
@@ -50,10 +51,15 @@ def table(clips: Mapping[str, Sequence[Clip]]) -> dict[str, str]:
     return rows
 
 
-def chained(seen: str, batches: Sequence[Batch]) -> str:
-    """The hash of all batches so far, from the hash before and the newest: clips, captions and languages."""
+def chained(seen: str, batches: Sequence[Batch], team: Team | None = None) -> str:
+    """The hash of all batches so far, from the hash before and the newest: clips, captions and languages.
+
+    Row i of process r is row i * world + r of the batch they share, so the hash is that of one process.
+    """
     for batch in batches:
-        said = repr((seen, batch.clip_ids.tolist(), batch.texts, batch.languages))
+        mine = list(zip(batch.clip_ids.tolist(), batch.texts, batch.languages, strict=True))
+        rows = [row for place in zip(*(team or Team()).everyone(mine), strict=True) for row in place]
+        said = repr((seen, *(list(column) for column in zip(*rows, strict=True))))
         seen = hashlib.sha256(said.encode()).hexdigest()[:16]
     return seen
 

@@ -21,6 +21,7 @@ from supclap.training.callbacks import State, tell
 from supclap.training.config import OWN_RECIPE, RunConfig, load_file
 from supclap.training.environment import environment
 from supclap.training.optim import set_rates
+from supclap.training.processes import joined
 from supclap.training.setup import Parts
 from supclap.training.signals import Stopped, Watch
 from supclap.training.step import StepResult
@@ -48,17 +49,20 @@ def train(
     progress: setup.Progress | None = None,
 ) -> Run:
     """Train from the beginning; ``data`` are clips that stand in for the table that the config names."""
-    folder = Path(out)
-    if (folder / RUN).exists():
-        raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
-    clips = setup.splits(config, data)
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = setup.build(config, clips, out=folder, progress=progress)
-    write_json(identity.table(clips), folder / TABLE)
-    write_json(environment(runtime.device(config.device)), folder / "environment.json")
-    # Last of the three: a folder with run.json can be resumed, and a mistake found above leaves none.
-    save_settings(config, folder / RUN)
-    return _Trainer(config, folder, parts, callbacks).run()
+    folder, device = Path(out), runtime.device(config.device)
+    with joined(device) as team:
+        if (folder / RUN).exists():
+            raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
+        clips = setup.splits(config, data)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = setup.build(config, clips, out=folder, progress=progress, team=team)
+        team.wait()
+        if team.first:
+            write_json(identity.table(clips), folder / TABLE)
+            write_json(environment(device, team.world), folder / "environment.json")
+            # Last of the three: a folder with run.json can be resumed, and a mistake found above leaves none.
+            save_settings(config, folder / RUN)
+        return _Trainer(config, folder, parts, callbacks).run()
 
 
 def resume(
@@ -74,15 +78,21 @@ def resume(
         raise UserError(
             f"{folder}: no {RUN} here, so there is no run to resume; start one: supclap train DATA --out {folder}"
         )
-    if (folder / OWN_RECIPE).exists():
-        load_file(folder / OWN_RECIPE)
+    load_recipe(folder)
     config = read_settings(RunConfig, folder / RUN)
     if records.last(records.read(folder), "end") is not None:
         return opened(folder)
-    clips = setup.splits(config, data)
-    _same_table(folder, clips)
-    parts = setup.build(config, clips, out=folder, progress=progress)
-    return _Trainer(config, folder, parts, callbacks, resumed=True).run()
+    with joined(runtime.device(config.device)) as team:
+        clips = setup.splits(config, data)
+        _same_table(folder, clips)
+        parts = setup.build(config, clips, out=folder, progress=progress, team=team)
+        return _Trainer(config, folder, parts, callbacks, resumed=True).run()
+
+
+def load_recipe(folder: Path) -> None:
+    """Read a run's copy of a recipe file, so that its settings classes are known by name."""
+    if (folder / OWN_RECIPE).exists():
+        load_file(folder / OWN_RECIPE)
 
 
 def opened(folder: Path) -> Run:
@@ -121,6 +131,13 @@ def share(radius: Tensor, distance: Tensor) -> Tensor:
     return (radius.detach() / distance.clamp(min=1e-6)).mean()
 
 
+def mean(said: Sequence[Any]) -> Any:
+    """One number, or one dict of numbers, from every process's."""
+    if isinstance(said[0], dict):
+        return {name: mean([one[name] for one in said]) for name in said[0]}
+    return sum(said) / len(said)
+
+
 class _Trainer:
     """One run, from wherever it stands to its end."""
 
@@ -139,16 +156,24 @@ class _Trainer:
             clips=parts.clips,
             steps=min(steps, config.train.steps or steps),
         )
-        self.records = records.Records(folder)
+        self.team = parts.team
+        self.records = records.Records(folder) if self.team.first else records.Mute()
         self.seen = ""  # a chained hash of all batches so far
         self.saved_at = time.monotonic()
         self.saved_step = -1
         # Frozen parts and the vocabulary are made again on resume; they must be what they were.
         self.given = identity.given(parts.model)
+        self._same_start()
         if resumed:
             self._restore()
         else:
             self._begin()
+
+    def _same_start(self) -> None:
+        """UserError where processes built different models: their weights or files differ."""
+        found = self.team.everyone(identity.weights(self.parts.learned) if self.team.world > 1 else "")
+        if len(set(found)) > 1:
+            raise UserError(f"processes start from different weights ({', '.join(found)}); give all the same files")
 
     # -- start and restore -------------------------------------------------------------------------------------------
 
@@ -182,7 +207,10 @@ class _Trainer:
         self.records.write("resume", step=self.state.step)
 
     def save(self) -> None:
-        """Write a checkpoint of this instant."""
+        """Write a checkpoint of this instant, from the first process."""
+        if not self.team.first:
+            self.saved_at, self.saved_step = time.monotonic(), self.state.step
+            return
         tensors, optimizer = checkpoint.capture(self.parts.learned, self.parts.optimizer)
         names = ("step", "epoch", "position", "best", "best_step", "skipped")
         kept = {name: getattr(self.state, name) for name in names}
@@ -206,6 +234,7 @@ class _Trainer:
         self.records.size()
         tell(self.callbacks, "on_end", self.state)
         self.records.close()
+        self.team.wait()
         return opened(self.folder)
 
     def _epoch(self, watch: Watch) -> None:
@@ -213,10 +242,12 @@ class _Trainer:
         for position, group in self._groups():
             begun = time.perf_counter()
             self._step(group, position, begun - waited)
-            if watch.number is not None:
+            # A signal reaches processes at different steps; they stop at the same one.
+            number = self.team.most(watch.number or 0, self.parts.stepper.device)
+            if number:
                 self.save()
                 self.records.close()
-                raise Stopped(watch.number, self.state.step, self.folder)
+                raise Stopped(number, self.state.step, self.folder)
             if self._is_due():
                 self.save()
             if self.state.step >= self.state.steps:
@@ -254,7 +285,7 @@ class _Trainer:
         result = self.parts.stepper(group, state.step)
         seconds = time.perf_counter() - begun + waited
         state.step, state.position = state.step + 1, position
-        self.seen = identity.chained(self.seen, group)
+        self.seen = identity.chained(self.seen, group, self.team)
         if result.skipped is None:
             state.last = self.records.write("step", **self._line(result, seconds, waited))
         else:
@@ -265,17 +296,20 @@ class _Trainer:
     def _line(self, result: StepResult, seconds: float, waited: float) -> dict[str, Any]:
         out = result.out
         assert out is not None
-        return {
-            "step": self.state.step,
-            "epoch": self.state.epoch,
+        said = {
             "loss": float(out.loss.detach()),
             "parts": {name: float(value.detach()) for name, value in out.parts.items()},
             "radius": {name: float(value.detach().mean()) for name, value in out.radius.items()},
             "distance": {name: float(value.mean()) for name, value in out.distance.items()},
             "share": {name: float(share(value, out.distance[name])) for name, value in out.radius.items()},
+        }
+        return {
+            "step": self.state.step,
+            "epoch": self.state.epoch,
+            **mean(self.team.everyone(said)),
             "gradient_norm": result.gradient_norm,
             "lr": {group["name"]: group["lr"] for group in self.parts.optimizer.param_groups},
-            "clips_per_s": round(result.rows / max(seconds, 1e-9), 2),
+            "clips_per_s": round(result.rows * self.team.world / max(seconds, 1e-9), 2),
             "wait": round(waited / max(seconds, 1e-9), 4),
             "batches": self.seen,
         }
@@ -299,7 +333,11 @@ class _Trainer:
 
     def _evaluate(self) -> None:
         settings, state = self.config.evaluate, self.state
-        found = validate.scores(self.parts.model, self.parts.clips, settings, self.parts.features)
+        found = None
+        if self.team.first:
+            found = validate.scores(self.parts.model, self.parts.clips, settings, self.parts.features)
+        # The others wait here, however uneven the rows would fall.
+        found = self.team.tell(found)
         if found is None:
             return
         selected = validate.selection(found)
@@ -317,7 +355,9 @@ class _Trainer:
         tell(self.callbacks, "on_eval", state, found)
 
     def _keep_best(self, found: Any = None) -> None:
-        """The run's folder is the best model so far."""
+        """The run's folder is the best model so far, by the first process."""
+        if not self.team.first:
+            return
         model = self.parts.model
         model.card = handover.card(self.state, found)
         handover.scale(model, self.parts.objective)

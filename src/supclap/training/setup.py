@@ -18,10 +18,12 @@ from supclap.data.split import split
 from supclap.embedding.features import Features, tower_features
 from supclap.schema import Clip, UserError
 from supclap.training.config import RunConfig
+from supclap.training.processes import Team
 from supclap.training.step import Stepper, needs_anchor
 
 Progress = Callable[[int, int], None]
 QUARANTINE = "quarantine.csv"
+ALONE = Team()
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Parts:
     loader: Loader
     stepper: Stepper
     features: Features | None
+    team: Team
 
     @property
     def learned(self) -> nn.Module:
@@ -69,14 +72,19 @@ def _val_from_train(clips: list[Clip], share: float) -> list[Clip]:
 
 
 def build(
-    config: RunConfig, clips: dict[str, list[Clip]], *, out: Path | None = None, progress: Progress | None = None
+    config: RunConfig,
+    clips: dict[str, list[Clip]],
+    *,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    team: Team = ALONE,
 ) -> Parts:
     """Everything, from the seed alone: each purpose draws from a generator of its own."""
     device = runtime.device(config.device)
     model, objective = networks(config, clips["train"])
     model.to(device)
     objective.to(device)
-    features, clips = cached(config, model, clips, out, progress)
+    features, clips = cached(config, model, clips, out, progress, team)
     optimizer = config.optim.build(model, objective)
     check = getattr(objective, "check_optimizer", None)
     if check is not None:
@@ -91,9 +99,10 @@ def build(
         seed=config.seed,
         chunk=settings.chunk,
         clip_norm=config.optim.clip_norm,
+        team=team,
     )
-    loader = make_loader(config, model, objective, clips["train"], features, out)
-    return Parts(clips, model, objective, optimizer, loader, stepper, features)
+    loader = make_loader(config, model, clips["train"], features, out, team)
+    return Parts(clips, model, objective, optimizer, loader, stepper, features, team)
 
 
 def networks(config: RunConfig, clips: Sequence[Clip]) -> tuple[Any, nn.Module]:
@@ -108,7 +117,12 @@ def networks(config: RunConfig, clips: Sequence[Clip]) -> tuple[Any, nn.Module]:
 
 
 def cached(
-    config: RunConfig, model: Any, clips: dict[str, list[Clip]], out: Path | None, progress: Progress | None
+    config: RunConfig,
+    model: Any,
+    clips: dict[str, list[Clip]],
+    out: Path | None,
+    progress: Progress | None,
+    team: Team = ALONE,
 ) -> tuple[Features | None, dict[str, list[Clip]]]:
     """What frozen towers say of every clip and caption; clips that no tower could hear are left out and listed."""
     if not (model.frozen_audio and config.train.features):
@@ -116,9 +130,14 @@ def cached(
     # Anchors are captions as well, but a loader has no features for them.
     text = model.text if model.frozen_text and config.data.captions != "triple" else None
     every = [clip for side in clips.values() for clip in side]
+    if team.world > 1:
+        # Each hears its share; then all read what all have heard.
+        mine = every[team.rank :: team.world]
+        tower_features(model.audio, mine, text_tower=text, workers=config.data.workers, progress=progress)
+        team.wait()
     features = tower_features(model.audio, every, text_tower=text, workers=config.data.workers, progress=progress)
     if features.errors:
-        clips = _without(clips, features.errors, config.data.strict, out)
+        clips = _without(clips, features.errors, config.data.strict, out if team.first else None)
     return features, clips
 
 
@@ -143,7 +162,7 @@ def _place(clip: Clip) -> tuple[str, float, float | None]:
 
 
 def make_loader(
-    config: RunConfig, model: Any, objective: nn.Module, clips: list[Clip], features: Any, out: Path | None
+    config: RunConfig, model: Any, clips: list[Clip], features: Any, out: Path | None, team: Team = ALONE
 ) -> Loader:
     """The training batches."""
     batch_size = config.train.batch_size
@@ -151,9 +170,11 @@ def make_loader(
         raise UserError(f"batch_size={batch_size}, but there are {len(clips)} clips to train on; set batch_size lower")
     return Loader(
         clips,
-        batch_size=batch_size,
+        batch_size=team.share(batch_size),
         sample_rate=model.sample_rate,
         seed=config.seed,
+        rank=team.rank,
+        world=team.world,
         workers=config.data.workers,
         prepare=model.prepare,
         captions=config.data.captions,

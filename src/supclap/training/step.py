@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from supclap.runtime import Precision, autocast, derive
 from supclap.schema import Batch, LossOutput, UserError
 from supclap.training import batches, gradient_cache
+from supclap.training.processes import Team
 
 
 @dataclass
@@ -51,10 +52,11 @@ class Stepper:
         seed: int = 0,
         chunk: int | None = None,
         clip_norm: float | None = None,
+        team: Team | None = None,
     ) -> None:
         self.model, self.objective, self.optimizer = model, objective, optimizer
         self.device, self.precision, self.seed = device, precision, seed
-        self.chunk, self.clip_norm = chunk, clip_norm
+        self.chunk, self.clip_norm, self.team = chunk, clip_norm, team or Team()
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
@@ -66,6 +68,7 @@ class Stepper:
         try:
             for index, batch in enumerate(group):
                 out = self._backward(batches.to(batch, self.device), 1 / len(group), (step, index))
+            self.team.average(self.parameters)
             norm = self._norm(group)
         except _Skip as skip:
             self.optimizer.zero_grad(set_to_none=True)
@@ -86,8 +89,8 @@ class Stepper:
             out = self._loss(batch, *self.encode(batch))
             if bool(out.loss.isfinite()):
                 torch.autograd.backward(self.scaler.scale(out.loss * scale))
-        if not bool(out.loss.isfinite()):
-            raise _Skip(f"loss is {float(out.loss.detach())}", batch.clip_ids.tolist())
+        lost = batch.clip_ids.tolist() if not bool(out.loss.isfinite()) else []
+        self._agree(f"loss is {float(out.loss.detach())}", lost)
         return out
 
     def _chunked(self, batch: Batch, scale: float, place: tuple[int, int]) -> LossOutput:
@@ -112,21 +115,27 @@ class Stepper:
 
     def _loss(self, batch: Batch, audio: Tensor, text: Tensor, anchor: Tensor | None = None) -> LossOutput:
         bad = batches.bad_rows(audio, text, anchor)
-        if bool(bad.any()):
-            raise _Skip("an embedding is not finite", batch.clip_ids[bad].tolist())
+        self._agree("an embedding is not finite", batch.clip_ids[bad].tolist() if bool(bad.any()) else [])
         out: LossOutput = self.objective(audio, text, clip_ids=batch.clip_ids, anchor_text=anchor)
         return out
 
     def _draw(self, place: tuple[int, int], chunk: int) -> None:
-        torch.manual_seed(derive(self.seed, "dropout", *place, chunk))
+        names = ("dropout", *place, chunk) + ((self.team.rank,) if self.team.rank else ())
+        torch.manual_seed(derive(self.seed, *names))
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def _check_input(self, batch: Batch) -> None:
         # Before the forward: a NaN that reached BatchNorm's running statistics would stay there for ever.
         bad = batches.bad_rows(batch.samples, batch.audio_features, batch.text_features)
-        if bool(bad.any()):
-            raise _Skip("the input is not finite", batch.clip_ids[bad].tolist())
+        self._agree("the input is not finite", batch.clip_ids[bad].tolist() if bool(bad.any()) else [])
+
+    def _agree(self, reason: str, clip_ids: Sequence[int]) -> None:
+        """Skip where there are clips at fault here or in any other process: all skip, or none."""
+        if not self.team.most(len(clip_ids), self.device):
+            return
+        found = self.team.everyone((reason, list(clip_ids)))
+        raise _Skip(next(said for said, ids in found if ids), [one for _, ids in found for one in ids])
 
     def _norm(self, group: Sequence[Batch]) -> float:
         """The gradient's norm before clipping; the gradient is clipped and, under fp16, unscaled."""

@@ -1,10 +1,10 @@
-"""Real recordings and real pretrained towers, small enough for a laptop: mn04 and MiniLM, frozen, on `scenes-esc50`."""
+"""Real recordings and real pretrained towers, frozen, on `scenes-esc50`: small enough for a laptop."""
 
 from __future__ import annotations
 
 from supclap.objectives.settings import PRESETS
 from supclap.training.config import RunConfig, changed
-from supclap.training.recipes.small import frozen
+from supclap.training.recipes.small import frozen, frozen_multilingual
 
 
 def infonce() -> RunConfig:
@@ -15,3 +15,13 @@ def infonce() -> RunConfig:
 def bi_dynamic() -> RunConfig:
     """The same run with a Dynamic radius on both directions."""
     return changed(infonce(), {"objective": PRESETS["bi-dynamic"]})
+
+
+def use_infonce() -> RunConfig:
+    """The baseline on the multilingual sentence encoder."""
+    return changed(frozen_multilingual(), {"data": "scenes-esc50", "objective": PRESETS["infonce"]})
+
+
+def use_bi_dynamic() -> RunConfig:
+    """The same run with a Dynamic radius on both directions."""
+    return changed(use_infonce(), {"objective": PRESETS["bi-dynamic"]})
