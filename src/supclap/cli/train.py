@@ -27,6 +27,7 @@ def train(
     resume: Path | None = None,
     dry_run: bool = False,
     captions_from: str | None = None,
+    jobs: int = 1,
     json: bool = False,
 ) -> int:
     """Train a model on a table, a folder of sounds or a corpus by name.
@@ -47,6 +48,8 @@ def train(
         Say what would happen: counts, parameters, memory, time an epoch.
     captions_from
         "names": captions from the words of file and folder names.
+    jobs
+        With several recipes or seeds: how many runs go on at once, each in a process of its own.
     json
         The result as JSON.
     """
@@ -67,8 +70,10 @@ def train(
     if dry_run:
         return _preview(settings, json)
     assert out is not None
+    if jobs != 1 and len(settings) == 1 and seeds is None:
+        raise UserError(f"--jobs {jobs}: there is one run; give several recipes (with commas) or seeds=[0,1,2]")
     if len(settings) > 1 or seeds is not None:
-        return _several(settings, recipes, seeds, out, json)
+        return _several(settings, recipes, seeds, out, jobs, json)
     ((asked, only),) = zip(recipes.values(), settings.values(), strict=True)
     _keep_recipe(asked, out)
     return _one(lambda live: loop.train(only, out=out, callbacks=[live], progress=live.heard), json)
@@ -186,6 +191,7 @@ def _several(
     recipes: dict[str, str | None],
     seeds: tuple[int, ...] | None,
     out: Path,
+    jobs: int,
     json: bool,
 ) -> int:
     lives: list[Live] = []
@@ -199,7 +205,7 @@ def _several(
         for name, asked in recipes.items():
             for place in [out / name] if seeds is None else [out / name / f"seed-{seed}" for seed in seeds]:
                 _keep_recipe(asked, place)
-        return compare(settings, out=out, seeds=seeds, watch=watch, progress=hearing.heard)
+        return compare(settings, out=out, seeds=seeds, jobs=jobs, watch=watch, progress=hearing.heard, say=hearing.line)
 
     found, status = _watched(work, lives, lambda stop: "the same command again")
     if not _talks():
