@@ -173,6 +173,8 @@ RECIPES: dict[str, str] = {
     "real_small/bi-dynamic": "supclap.training.recipes.real_small:bi_dynamic",
     "real_small-use/infonce": "supclap.training.recipes.real_small:use_infonce",
     "real_small-use/bi-dynamic": "supclap.training.recipes.real_small:use_bi_dynamic",
+    "real_small-tuned/infonce": "supclap.training.recipes.real_small:tuned_infonce",
+    "real_small-tuned/bi-dynamic": "supclap.training.recipes.real_small:tuned_bi_dynamic",
     "paper/infonce": "supclap.training.recipes.paper:infonce",
     "paper/uni-static": "supclap.training.recipes.paper:uni_static",
     "paper/uni-dynamic": "supclap.training.recipes.paper:uni_dynamic",

@@ -335,7 +335,9 @@ class _Trainer:
         settings, state = self.config.evaluate, self.state
         found = None
         if self.team.first:
-            found = validate.scores(self.parts.model, self.parts.clips, settings, self.parts.features)
+            found = validate.scores(
+                self.parts.model, self.parts.clips, settings, self.parts.features, self.config.data.workers
+            )
         # The others wait here, however uneven the rows would fall.
         found = self.team.tell(found)
         if found is None:

@@ -9,8 +9,13 @@ from supclap.schema import Clip
 from supclap.training.config import EvaluateSettings
 
 
-def scores(model: Any, clips: dict[str, list[Clip]], settings: EvaluateSettings, features: Any) -> Any | None:
-    """Retrieval scores on the split that selects; None where it is too small to rank anything."""
+def scores(
+    model: Any, clips: dict[str, list[Clip]], settings: EvaluateSettings, features: Any, workers: int = 0
+) -> Any | None:
+    """Retrieval scores on the split that selects; None where it is too small to rank anything.
+
+    ``workers`` threads decode ahead.
+    """
     chosen = [clip for clip in clips[settings.select_on] if clip.captions][: settings.limit]
     if len(chosen) < 2:
         return None
@@ -23,6 +28,7 @@ def scores(model: Any, clips: dict[str, list[Clip]], settings: EvaluateSettings,
             protocol=settings.protocol,
             split=settings.select_on,
             features=features,
+            workers=workers,
             on_error="raise" if features is not None else "drop",
         )
     finally:
