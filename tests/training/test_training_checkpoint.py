@@ -24,6 +24,7 @@ class Pair(nn.Module):
         self.audio = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8))
         self.head = nn.Linear(8, 4)
         self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.unused = nn.Linear(2, 2)  # learnable, and no gradient ever reaches it: a tagger's classifier, a pooler
 
     def forward(self, x):
         return self.frozen(self.head(self.audio(x)))

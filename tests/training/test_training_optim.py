@@ -41,6 +41,15 @@ def test_every_learnable_number_is_in_one_group_with_its_rate():
     objective.check_optimizer(optimizer)
 
 
+def test_each_tower_and_the_heads_may_have_a_rate_of_their_own():
+    settings = OptimSettings(lr=1.0, tower_lr=2.0, text_tower_lr=0.5, head_lr=3.0)
+    groups = {group["name"]: group["lr"] for group in settings.build(Model(), PRESETS["infonce"].build()).param_groups}
+    assert groups == {"audio_tower": 2.0, "text_tower": 0.5, "heads": 3.0}
+    for name in ("lr", "audio_tower_lr", "text_tower_lr", "head_lr", "radius_lr", "temperature_lr"):
+        with pytest.raises(UserError, match=f"optim.{name}=-1"):
+            OptimSettings(**{name: -1})
+
+
 def test_nothing_to_learn_is_said():
     with pytest.raises(UserError, match="nothing learns"):
         OptimSettings().build(Model(frozen=True), PRESETS["infonce"].build())

@@ -28,6 +28,7 @@ class State:
     position: int = 0  # in the epoch's order, of what has been trained on
     best: float | None = None
     best_step: int = 0
+    stale: int = 0  # evaluations since the best one
     skipped: int = 0
     last: dict[str, Any] = field(default_factory=dict)  # the newest line of records.jsonl
 

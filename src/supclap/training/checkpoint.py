@@ -71,11 +71,31 @@ def restore(
     for name, value in tensors.items():
         if name.startswith("optimizer/"):
             state[name.removeprefix("optimizer/")] = value
+    idle = _idle(modules, optimizer, state)
     set_optimizer_state_dict(modules, optimizer, state, options=_FLAT)
+    for value in idle:
+        optimizer.state.pop(value, None)
     for group in optimizer.param_groups:
         # JSON has no tuples, and Adam unpacks its betas as one.
         if "betas" in group:
             group["betas"] = tuple(group["betas"])
+
+
+def _idle(modules: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> list[nn.Parameter]:
+    """Parameters that no gradient has reached (a tagger's classifier, a pooler): ``state`` gets zeros in their place.
+
+    They have no state of their own, and torch takes a state for all or for none.
+    """
+    held = {name.removeprefix("state.").rpartition(".")[0] for name in state if name.startswith("state.")}
+    kinds = {name.rpartition(".")[2] for name in state if name.startswith("state.")}
+    mine = {id(value) for group in optimizer.param_groups for value in group["params"]}
+    found = []
+    for name, value in modules.named_parameters():
+        if id(value) in mine and held and name not in held:
+            found.append(value)
+            for kind in kinds:
+                state[f"state.{name}.{kind}"] = torch.zeros(()) if kind == "step" else torch.zeros_like(value)
+    return found
 
 
 # -- how it is written -----------------------------------------------------------------------------------------------

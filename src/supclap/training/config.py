@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from supclap.data.augment import AugmentSettings
 from supclap.encoders.dual import DualSettings
 from supclap.encoders.heads import HEADS, MlpHead
 from supclap.encoders.lora import LoraSettings
@@ -22,7 +23,9 @@ from supclap.objectives.settings import OBJECTIVES, PRESETS, SVRSettings
 from supclap.runtime import Precision
 from supclap.schema import UserError, unknown
 from supclap.settings import kind_of, override, settings, write
+from supclap.training.masking import MaskSettings
 from supclap.training.optim import OptimSettings
+from supclap.training.tracking import Tracker
 
 
 @settings
@@ -35,9 +38,14 @@ class DataSettings:
     val: float = 0.1
     test: float = 0.1
     limit: PositiveInt | None = None  # train on the first so many clips of the train split
+    share: float = 1.0  # train on this share of the train split, drawn by clip; a smaller share lies within a larger
     max_seconds: float | None = None
     workers: NonNegativeInt = 0
     strict: bool = False  # an unreadable file is an error, not a line in quarantine.csv
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UserError(f"data.share={self.share!r} must be above 0 and at most 1")
 
 
 @settings
@@ -56,8 +64,13 @@ class TrainSettings:
     lora: LoraSettings | None = None
     checkpointing: bool = False  # activations are computed again in backward
     features: bool = True  # a frozen tower is heard once and cached
+    ema: float | None = None  # the share of the running mean that each step keeps (.999); None: no mean
     checkpoint_every: PositiveInt | None = None  # steps; None: each epoch, never over five minutes apart
     max_skipped: float = 0.05  # the share of steps that may be skipped as not finite
+
+    def __post_init__(self) -> None:
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise UserError(f"train.ema={self.ema!r} must lie between 0 and 1 (0.999), or be null for none")
 
 
 @settings
@@ -66,8 +79,23 @@ class EvaluateSettings:
 
     every: PositiveInt = 1  # epochs
     protocol: str = "mlclap"
-    select_on: Literal["val", "test"] = "val"
-    limit: PositiveInt | None = None  # at most so many clips
+    select_on: str = "val"  # "test", as the paper does, or a name in ``also``
+    limit: PositiveInt | None = None  # at most so many clips of each set
+    also: tuple[str, ...] = ()  # further validation sets: tables, folders or corpora, called by their last name
+    patience: PositiveInt | None = None  # evaluations without a better one, after which a run stops early
+
+    def __post_init__(self) -> None:
+        names = ["train", "val", "test", *(Path(place).stem for place in self.also)]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise UserError(f"evaluate.also={list(self.also)}: two sets would be called {twice[0]!r}; rename one")
+        if self.select_on not in names[1:]:
+            raise unknown("evaluate.select_on", self.select_on, names[1:])
+
+    @property
+    def more(self) -> dict[str, str]:
+        """The further sets by name."""
+        return {Path(place).stem: place for place in self.also}
 
 
 @settings
@@ -82,6 +110,9 @@ class RunConfig:
     optim: OptimSettings = OptimSettings()
     train: TrainSettings = TrainSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
+    augment: AugmentSettings = AugmentSettings()
+    mask: MaskSettings = MaskSettings()
+    track: tuple[Tracker, ...] = ()
     seed: int = 0
     device: str = "auto"
     precision: Precision = "fp32"
@@ -114,7 +145,7 @@ SHORT_NAMES: dict[str, str] = {
 
 def changed(config: RunConfig, fields: Mapping[str, Any]) -> RunConfig:
     """A copy with fields replaced: short names, dotted names, and presets (which are put in before dotted fields)."""
-    parts = [field.name for field in dataclasses.fields(config)]
+    parts = [part.name for part in dataclasses.fields(config)]
     for name in fields:
         if name.partition(".")[0] not in (*parts, *SHORT_NAMES):
             raise _unknown_field(name, [*parts, *SHORT_NAMES], _dotted(config))
@@ -173,6 +204,8 @@ RECIPES: dict[str, str] = {
     "real_small/bi-dynamic": "supclap.training.recipes.real_small:bi_dynamic",
     "real_small-use/infonce": "supclap.training.recipes.real_small:use_infonce",
     "real_small-use/bi-dynamic": "supclap.training.recipes.real_small:use_bi_dynamic",
+    "real_small-tuned/infonce": "supclap.training.recipes.real_small:tuned_infonce",
+    "real_small-tuned/bi-dynamic": "supclap.training.recipes.real_small:tuned_bi_dynamic",
     "paper/infonce": "supclap.training.recipes.paper:infonce",
     "paper/uni-static": "supclap.training.recipes.paper:uni_static",
     "paper/uni-dynamic": "supclap.training.recipes.paper:uni_dynamic",

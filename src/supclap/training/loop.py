@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from supclap.schema import Batch, Clip, UserError
 from supclap.settings import read as read_settings
 from supclap.settings import save as save_settings
 from supclap.settings import write_json
-from supclap.training import checkpoint, handover, identity, records, setup, validate
+from supclap.training import checkpoint, handover, identity, records, setup, tracking, validate
+from supclap.training.average import Average
 from supclap.training.callbacks import State, tell
 from supclap.training.config import OWN_RECIPE, RunConfig, load_file
 from supclap.training.environment import environment
@@ -28,6 +30,7 @@ from supclap.training.step import StepResult
 
 RUN, TABLE = "run.json", "data.json"
 SECONDS = 300.0  # checkpoints are never further apart
+KEPT = ("step", "epoch", "position", "best", "best_step", "stale", "skipped")  # of the state, by a checkpoint
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ def train(
 ) -> Run:
     """Train from the beginning; ``data`` are clips that stand in for the table that the config names."""
     folder, device = Path(out), runtime.device(config.device)
+    tracking.check(config.track)
     with joined(device) as team:
         if (folder / RUN).exists():
             raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
@@ -82,6 +86,7 @@ def resume(
     config = read_settings(RunConfig, folder / RUN)
     if records.last(records.read(folder), "end") is not None:
         return opened(folder)
+    tracking.check(config.track)
     with joined(runtime.device(config.device)) as team:
         clips = setup.splits(config, data)
         _same_table(folder, clips)
@@ -144,7 +149,9 @@ class _Trainer:
     def __init__(
         self, config: RunConfig, folder: Path, parts: Parts, callbacks: Sequence[Any], resumed: bool = False
     ) -> None:
-        self.config, self.folder, self.parts, self.callbacks = config, folder, parts, callbacks
+        self.config, self.folder, self.parts = config, folder, parts
+        tracked = [tracking.Track(config.track, folder)] if config.track and parts.team.first else []
+        self.callbacks = [*tracked, *callbacks]
         per_epoch = -(-len(parts.loader) // config.train.accumulate)
         steps = per_epoch * config.train.epochs
         self.state = State(
@@ -161,6 +168,8 @@ class _Trainer:
         self.seen = ""  # a chained hash of all batches so far
         self.saved_at = time.monotonic()
         self.saved_step = -1
+        ema = config.train.ema
+        self.average = None if ema is None else Average(parts.stepper.parameters, ema)
         # Frozen parts and the vocabulary are made again on resume; they must be what they were.
         self.given = identity.given(parts.model)
         self._same_start()
@@ -200,8 +209,10 @@ class _Trainer:
                 raise UserError(f"{self.folder}: its frozen weights or vocabulary are not those here; fetch them again")
             checkpoint.restore(self.parts.learned, self.parts.optimizer, tensors, state["optimizer"])
             self.parts.stepper.scaler.load_state_dict(state["scaler"])
-            for name in ("step", "epoch", "position", "best", "best_step", "skipped"):
-                setattr(self.state, name, state[name])
+            if self.average is not None:
+                self.average.restore(tensors)
+            for name in KEPT:
+                setattr(self.state, name, state.get(name, 0))
             self.seen, self.saved_step = state["seen"], state["step"]
             self.records.cut(state["records"])
         self.records.write("resume", step=self.state.step)
@@ -212,8 +223,8 @@ class _Trainer:
             self.saved_at, self.saved_step = time.monotonic(), self.state.step
             return
         tensors, optimizer = checkpoint.capture(self.parts.learned, self.parts.optimizer)
-        names = ("step", "epoch", "position", "best", "best_step", "skipped")
-        kept = {name: getattr(self.state, name) for name in names}
+        tensors |= self.average.tensors() if self.average is not None else {}
+        kept = {name: getattr(self.state, name) for name in KEPT}
         kept |= {"seen": self.seen, "given": self.given, "records": self.records.size(), "optimizer": optimizer}
         checkpoint.save(self.folder, tensors, {**kept, "scaler": self.parts.stepper.scaler.state_dict()})
         self.saved_at, self.saved_step = time.monotonic(), self.state.step
@@ -226,11 +237,13 @@ class _Trainer:
         self.parts.objective.train()
         tell(self.callbacks, "on_start", self.state)
         with Watch() as watch:
-            while self.state.epoch < self.config.train.epochs and self.state.step < self.state.steps:
+            while not self._ended():
                 self._epoch(watch)
         if self.state.best is None:
-            self._keep_best()
-        self.records.write("end", step=self.state.step, best=self.state.best, best_step=self.state.best_step)
+            with self._averaged():
+                self._keep_best()
+        early = {"stopped": f"{self.state.stale} evaluations without a better one"} if self._is_tired() else {}
+        self.records.write("end", step=self.state.step, best=self.state.best, best_step=self.state.best_step, **early)
         self.records.size()
         tell(self.callbacks, "on_end", self.state)
         self.records.close()
@@ -255,11 +268,19 @@ class _Trainer:
             waited = time.perf_counter()
         else:
             self.state.epoch, self.state.position = self.state.epoch + 1, 0
-        ended = self.state.step >= self.state.steps or self.state.epoch >= self.config.train.epochs
-        if ended or self.state.epoch % self.config.evaluate.every == 0:
+        if self._ended() or self.state.epoch % self.config.evaluate.every == 0:
             self._evaluate()
-        if self.saved_step != self.state.step and (ended or self.config.train.checkpoint_every is None):
+        if self.saved_step != self.state.step and (self._ended() or self.config.train.checkpoint_every is None):
             self.save()
+
+    def _ended(self) -> bool:
+        done = self.state.step >= self.state.steps or self.state.epoch >= self.config.train.epochs
+        return done or self._is_tired()
+
+    def _is_tired(self) -> bool:
+        """Whether the last so many evaluations brought no better model."""
+        patience = self.config.evaluate.patience
+        return patience is not None and self.state.stale >= patience
 
     def _groups(self) -> Iterator[tuple[int, list[Batch]]]:
         """As many batches as make a step, and the position behind them."""
@@ -287,6 +308,8 @@ class _Trainer:
         state.step, state.position = state.step + 1, position
         self.seen = identity.chained(self.seen, group, self.team)
         if result.skipped is None:
+            if self.average is not None:
+                self.average.update()
             state.last = self.records.write("step", **self._line(result, seconds, waited))
         else:
             self._skip(result)
@@ -331,28 +354,39 @@ class _Trainer:
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
+    def _averaged(self) -> AbstractContextManager[None]:
+        """The running mean in the model's place, where there is one."""
+        return nullcontext() if self.average is None else self.average.in_place()
+
     def _evaluate(self) -> None:
-        settings, state = self.config.evaluate, self.state
-        found = None
-        if self.team.first:
-            found = validate.scores(self.parts.model, self.parts.clips, settings, self.parts.features)
-        # The others wait here, however uneven the rows would fall.
-        found = self.team.tell(found)
-        if found is None:
-            return
-        selected = validate.selection(found)
-        if state.best is None or selected > state.best:
-            state.best, state.best_step = selected, state.step
-            self._keep_best(found)
+        with self._averaged():
+            found, also = self._scores()
+            if found is None:
+                return
+            state, selected = self.state, validate.selection(found)
+            state.stale += 1
+            if state.best is None or selected > state.best:
+                state.best, state.best_step, state.stale = selected, state.step, 0
+                self._keep_best(found)
         state.last = self.records.write(
             "eval",
             step=state.step,
             epoch=state.epoch,
-            split=settings.select_on,
+            split=self.config.evaluate.select_on,
             selected=selected,
             scores=found.to_dict(intervals=False),
+            **({"also": {name: one.to_dict(intervals=False) for name, one in also.items()}} if also else {}),
         )
         tell(self.callbacks, "on_eval", state, found)
+
+    def _scores(self) -> tuple[Any, dict[str, Any]]:
+        """What the first process finds, everywhere; the others wait here, however uneven the rows would fall."""
+        found: Any = None
+        if self.team.first:
+            parts, config = self.parts, self.config
+            found = validate.scores(parts.model, parts.clips, config.evaluate, parts.features, config.data.workers)
+        told: tuple[Any, dict[str, Any]] = self.team.tell(found)
+        return told
 
     def _keep_best(self, found: Any = None) -> None:
         """The run's folder is the best model so far, by the first process."""

@@ -12,16 +12,20 @@ from torch import nn
 from supclap.schema import UserError
 from supclap.settings import settings
 
-Group = Literal["towers", "heads", "radius", "temperature"]
+Group = Literal["audio_tower", "text_tower", "heads", "radius", "temperature"]
+TOWERS: tuple[Group, ...] = ("audio_tower", "text_tower")
 
 
 @settings
 class OptimSettings:
-    """Rates that are None are ``lr``; ``warmup`` and what follows it are in steps of the whole run."""
+    """Rates that are None are ``lr``; a tower's own goes before ``tower_lr``. ``warmup`` is in steps of the run."""
 
     name: Literal["adam", "adamw"] = "adam"
     lr: float = 5e-5
     tower_lr: float | None = None
+    audio_tower_lr: float | None = None
+    text_tower_lr: float | None = None
+    head_lr: float | None = None
     radius_lr: float | None = None
     temperature_lr: float | None = None
     betas: tuple[float, float] = (0.9, 0.999)
@@ -33,8 +37,9 @@ class OptimSettings:
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("lr", "tower_lr", "radius_lr", "temperature_lr"):
-            value = getattr(self, name)
+        for name, value in vars(self).items():
+            if name != "lr" and not name.endswith("_lr"):
+                continue
             if value is not None and not 0 <= value < math.inf:
                 raise UserError(f"optim.{name}={value!r} must be 0 or more")
         if self.weight_decay and self.name == "adam":
@@ -44,8 +49,14 @@ class OptimSettings:
 
     def rate(self, group: Group) -> float:
         """The group's learning rate at its full height."""
-        own = {"towers": self.tower_lr, "radius": self.radius_lr, "temperature": self.temperature_lr}.get(group)
-        return self.lr if own is None else own
+        own = {
+            "audio_tower": (self.audio_tower_lr, self.tower_lr),
+            "text_tower": (self.text_tower_lr, self.tower_lr),
+            "heads": (self.head_lr,),
+            "radius": (self.radius_lr,),
+            "temperature": (self.temperature_lr,),
+        }[group]
+        return next((rate for rate in own if rate is not None), self.lr)
 
     def factor(self, step: int, total: int) -> float:
         """What every rate is multiplied with at a 0-based step of ``total``."""
@@ -61,7 +72,7 @@ class OptimSettings:
         """The optimizer over whatever learns, one group for each kind and for what weight decay leaves alone."""
         found: dict[tuple[Group, bool], list[nn.Parameter]] = {}
         for group, value in learning(model, objective):
-            decays = bool(self.weight_decay) and group in ("towers", "heads") and value.dim() > 1
+            decays = bool(self.weight_decay) and group in (*TOWERS, "heads") and value.dim() > 1
             found.setdefault((group, decays), []).append(value)
         if not found:
             raise UserError("nothing learns: all towers and heads are frozen; set audio_tower.frozen=false or a head")
@@ -92,7 +103,7 @@ def learning(model: nn.Module, objective: nn.Module) -> Iterator[tuple[Group, nn
 def _of_model(name: str) -> Group:
     first = name.split(".")[0]
     if first in ("audio", "text"):
-        return "towers"
+        return "audio_tower" if first == "audio" else "text_tower"
     return "temperature" if first in ("log_scale", "offset") else "heads"
 
 

@@ -14,9 +14,11 @@ from supclap import runtime
 from supclap.data import manifest
 from supclap.data.loader import Loader
 from supclap.data.quarantine import Quarantine
+from supclap.data.sample import Augmentation
 from supclap.data.split import split
 from supclap.embedding.features import Features, tower_features
 from supclap.schema import Clip, UserError
+from supclap.training import validate
 from supclap.training.config import RunConfig
 from supclap.training.processes import Team
 from supclap.training.step import Stepper, needs_anchor
@@ -60,8 +62,17 @@ def splits(config: RunConfig, data: Sequence[Clip] | None = None) -> dict[str, l
     found = {name: [clip for clip in clips if clip.split == name] for name in ("train", "val", "test")}
     if not found["train"]:
         raise UserError(f"data={settings.path!r}: no clip is in the train split; check its split column")
-    found["train"] = found["train"][: settings.limit]
-    return found
+    found["train"] = _share(found["train"], settings.share)[: settings.limit]
+    return found | validate.more_sets(config.evaluate)
+
+
+def _share(clips: list[Clip], share: float) -> list[Clip]:
+    """That share of the clips in their order, at least one; the same clips for every seed, and nested by share."""
+    if share == 1:
+        return clips
+    drawn = sorted(clips, key=lambda clip: runtime.derive(0, "share", clip.id))
+    kept = {clip.id for clip in drawn[: max(1, round(share * len(clips)))]}
+    return [clip for clip in clips if clip.id in kept]
 
 
 def _val_from_train(clips: list[Clip], share: float) -> list[Clip]:
@@ -84,6 +95,7 @@ def build(
     model, objective = networks(config, clips["train"])
     model.to(device)
     objective.to(device)
+    changes = _changes(config, model)
     features, clips = cached(config, model, clips, out, progress, team)
     optimizer = config.optim.build(model, objective)
     check = getattr(objective, "check_optimizer", None)
@@ -101,8 +113,22 @@ def build(
         clip_norm=config.optim.clip_norm,
         team=team,
     )
-    loader = make_loader(config, model, clips["train"], features, out, team)
+    loader = make_loader(config, model, clips["train"], features, out, team, changes)
     return Parts(clips, model, objective, optimizer, loader, stepper, features, team)
+
+
+def _changes(config: RunConfig, model: Any) -> Augmentation | None:
+    """What is done to training clips: to samples in the loader, to the spectrogram in the tower."""
+    changes = config.augment.build()
+    if (changes is not None or config.mask.active) and model.frozen_audio and config.train.features:
+        field = "augment" if changes is not None else "mask"
+        raise UserError(
+            f"{field}.*: a frozen audio tower is heard once and cached, so nothing would change; set "
+            "train.features=false, or train.freeze_audio=false"
+        )
+    if config.mask.active:
+        config.mask.attach(model.audio)
+    return changes
 
 
 def networks(config: RunConfig, clips: Sequence[Clip]) -> tuple[Any, nn.Module]:
@@ -162,7 +188,13 @@ def _place(clip: Clip) -> tuple[str, float, float | None]:
 
 
 def make_loader(
-    config: RunConfig, model: Any, clips: list[Clip], features: Any, out: Path | None, team: Team = ALONE
+    config: RunConfig,
+    model: Any,
+    clips: list[Clip],
+    features: Any,
+    out: Path | None,
+    team: Team = ALONE,
+    augment: Augmentation | None = None,
 ) -> Loader:
     """The training batches."""
     batch_size = config.train.batch_size
@@ -178,6 +210,7 @@ def make_loader(
         workers=config.data.workers,
         prepare=model.prepare,
         captions=config.data.captions,
+        augment=augment,
         features=features,
         drop_last=True,
         max_seconds=config.data.max_seconds,
