@@ -1,4 +1,4 @@
-"""Sounds of any length in bounded memory: the hour itself in the slow tier, shorter ones of the same law in the fast."""
+"""Sounds of any length in bounded memory: the hour itself in the slow tier, shorter ones in the fast."""
 
 import os
 import subprocess
