@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from supclap.data.augment import AugmentSettings
 from supclap.encoders.dual import DualSettings
 from supclap.encoders.heads import HEADS, MlpHead
 from supclap.encoders.lora import LoraSettings
@@ -37,6 +38,9 @@ class DataSettings:
     limit: PositiveInt | None = None  # train on the first so many clips of the train split
     max_seconds: float | None = None
     workers: NonNegativeInt = 0
+    decoded: str | None = None  # a folder that keeps every clip as 16-bit samples once it has been decoded
+    bucket: NonNegativeInt = 0  # clips of like length stand together within so many batches
+    augment: AugmentSettings = AugmentSettings()
     strict: bool = False  # an unreadable file is an error, not a line in quarantine.csv
 
 
