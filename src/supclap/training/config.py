@@ -41,6 +41,9 @@ class DataSettings:
     share: float = 1.0  # train on this share of the train split, drawn by clip; a smaller share lies within a larger
     max_seconds: float | None = None
     workers: NonNegativeInt = 0
+    decoded: str | None = None  # a folder that keeps every clip as 16-bit samples once it has been decoded
+    bucket: NonNegativeInt = 0  # clips of like length stand together within so many batches
+    augment: AugmentSettings = AugmentSettings()
     strict: bool = False  # an unreadable file is an error, not a line in quarantine.csv
 
     def __post_init__(self) -> None:

@@ -216,4 +216,7 @@ def make_loader(
         max_seconds=config.data.max_seconds,
         quarantine=None if out is None else out / QUARANTINE,
         strict=config.data.strict,
+        decoded=config.data.decoded,
+        bucket=config.data.bucket,
+        augment=config.data.augment.build(),
     )
