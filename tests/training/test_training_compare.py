@@ -132,13 +132,16 @@ def test_a_mistake_in_one_of_several_processes_stops_all_with_its_name(tiny, tmp
 
 
 def test_a_signal_saves_all_of_several_processes(corpus, tmp_path):
-    words = [sys.executable, "-m", "supclap", "train", corpus[1], "--recipe", "small,real_small", "--jobs", "2",
-             "--out", tmp_path, *FIELDS, "epochs=200"]  # fmt: skip
-    towers = ["audio_tower=small-audio", "text_tower=small-text", "objective=infonce", "train.freeze_audio=false",
-              "train.freeze_text=false", "optim.lr=1e-3"]  # fmt: skip
-    told = subprocess.Popen([*map(str, words[:-1]), *towers, *FIELDS[:-2], "device=cpu", "epochs=200"],
-                            stderr=subprocess.PIPE, text=True)  # fmt: skip
-    journals = [tmp_path / name / records.NAME for name in ("small", "real_small")]
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from supclap.training.config import recipe\n"
+        "def base():\n    return recipe('small', objective='infonce')\n"
+        "def other():\n    return recipe('small', objective='uni-static')\n"
+    )
+    words = ["train", corpus[1], "--recipe", f"{mine}:base,{mine}:other", "--jobs", 2, "--out", tmp_path, *FIELDS]
+    command = [sys.executable, "-m", "supclap", *map(str, words), "epochs=200"]
+    told = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    journals = [tmp_path / name / records.NAME for name in ("base", "other")]
     until = time.monotonic() + 120
     while time.monotonic() < until and not all(one.exists() and one.read_text().count("\n") > 5 for one in journals):
         time.sleep(0.1)
