@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from supclap import cli
 from supclap.evaluation import significance
 from supclap.evaluation.model import evaluate_model
 from supclap.schema import UserError
+from supclap.training import cells, records
 from supclap.training import compare as room
-from supclap.training import records
 from supclap.training.compare import compare
 
 FIELDS = [
@@ -116,10 +117,37 @@ def test_side_by_side_is_the_same_comparison(found, pair, tmp_path):
     said = []
     together = compare(pair, out=tmp_path, seeds=[0], jobs=2, say=said.append)
     assert len(said) == 2
+    assert multiprocessing.active_children() == []
     ours, theirs = (json.loads(json.dumps(one.to_dict()["recipes"])) for one in (together, one_by_one))
     assert {name: told["runs"][0] for name, told in ours.items()} == {
         name: told["runs"][0] for name, told in theirs.items()
     }
+
+
+class Tells:
+    """Stands where a cell's answer goes, and says how its process would start workers."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe
+
+    def send(self, answer):
+        self.pipe.send((str(answer), multiprocessing.get_start_method()))
+
+
+def in_a_process(pipe, place):
+    cells._apart(Tells(pipe), place, {}, [], None, 1)
+
+
+def test_a_run_in_its_own_process_starts_its_workers_as_any_other(tmp_path):
+    """A spawned process hands its start method on; a loader would then send the whole model to each worker."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=in_a_process, args=(there, tmp_path))
+    child.start()
+    said, method = here.recv()
+    child.join()
+    assert "no clip is in the train split" in said
+    assert method == multiprocessing.get_context().get_start_method()
 
 
 def test_a_mistake_in_one_of_several_processes_stops_all_with_its_name(tiny, tmp_path):

@@ -133,6 +133,8 @@ def _apart(
     pipe: Connection, place: Path, config: dict[str, Any], clips: list[Clip], scored: Scored, threads: int
 ) -> None:
     torch.set_num_threads(threads)
+    # A spawned process would spawn the loader's workers too, and send each of them the whole model.
+    multiprocessing.set_start_method(None, force=True)
     answer: Outcome | Exception
     try:
         loop.load_recipe(place)
