@@ -14,6 +14,7 @@ from supclap.searching.scan import search
 from supclap.studies.asking import Query, ask, threshold
 from supclap.studies.demo import RESULTS, DemoSettings, run_demo, talk
 from supclap.studies.demo_report import QUERIES, verdict, write_report
+from supclap.training.signals import Stopped
 
 
 def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: bool = False) -> int:
@@ -30,7 +31,11 @@ def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: boo
     """
     begun = time.monotonic()
     _check_sounds(sounds)
-    made = run_demo(out, DemoSettings(), first=_first_answers)
+    try:
+        made = run_demo(out, DemoSettings(), first=_first_answers)
+    except Stopped as stop:
+        talk(f"{stop}; the same command starts again")
+        return stop.status
     found = None if sounds is None else (sounds, _over(sounds))
     report = write_report(made, found)
     talk(f"done in {time.monotonic() - begun:.0f} s")

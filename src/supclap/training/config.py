@@ -68,6 +68,7 @@ class EvaluateSettings:
     protocol: str = "mlclap"
     select_on: Literal["val", "test"] = "val"
     limit: PositiveInt | None = None  # at most so many clips
+    dynamics: NonNegativeInt = 25  # steps between two looks at forces, drift and radius (dynamics.jsonl); 0: none
 
 
 @settings

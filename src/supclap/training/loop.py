@@ -25,6 +25,7 @@ from supclap.training.processes import joined
 from supclap.training.setup import Parts
 from supclap.training.signals import Stopped, Watch
 from supclap.training.step import StepResult
+from supclap.training.watching import Dynamics
 
 RUN, TABLE = "run.json", "data.json"
 SECONDS = 300.0  # checkpoints are never further apart
@@ -144,7 +145,9 @@ class _Trainer:
     def __init__(
         self, config: RunConfig, folder: Path, parts: Parts, callbacks: Sequence[Any], resumed: bool = False
     ) -> None:
-        self.config, self.folder, self.parts, self.callbacks = config, folder, parts, callbacks
+        self.config, self.folder, self.parts, self.callbacks = config, folder, parts, list(callbacks)
+        if config.evaluate.dynamics:
+            self.callbacks.append(Dynamics(config.evaluate.dynamics))
         per_epoch = -(-len(parts.loader) // config.train.accumulate)
         steps = per_epoch * config.train.epochs
         self.state = State(
@@ -281,6 +284,7 @@ class _Trainer:
     def _step(self, group: list[Batch], position: int, waited: float) -> None:
         state = self.state
         set_rates(self.parts.optimizer, self.config.optim.factor(state.step, state.steps))
+        tell(self.callbacks, "on_batch", state, group[-1])
         begun = time.perf_counter()
         result = self.parts.stepper(group, state.step)
         seconds = time.perf_counter() - begun + waited
@@ -291,6 +295,7 @@ class _Trainer:
         else:
             self._skip(result)
         if result.out is not None:
+            state.seen = self.parts.stepper.seen
             tell(self.callbacks, "on_step", state, result.out)
 
     def _line(self, result: StepResult, seconds: float, waited: float) -> dict[str, Any]:
