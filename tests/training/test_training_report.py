@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import supclap
+from browser import check_page, needs_chromium
 from supclap.dynamics import forces
 from supclap.evaluation.model import embed_clips
 from supclap.schema import UserError
@@ -93,6 +94,11 @@ def test_the_report_says_and_plays_all_of_it(run):
     assert found.count("the clip of this caption") == sum(right)
     assert "real step, text" in page and "R / d" in page and "Where it ended" in page
     assert re.search(r"took \d+\.\d % of the training", page)
+
+
+@needs_chromium
+def test_the_report_is_good_on_a_phone_and_on_a_desk(run, tmp_path):
+    check_page(write_report(run.path), tmp_path, "run")
 
 
 def _config(run):

@@ -14,6 +14,7 @@ from supclap.searching.scan import search
 from supclap.studies.asking import Query, ask, threshold
 from supclap.studies.demo import RESULTS, DemoSettings, run_demo, talk
 from supclap.studies.demo_report import QUERIES, verdict, write_report
+from supclap.studies.first import first_hits
 from supclap.training.signals import Stopped
 
 
@@ -32,6 +33,7 @@ def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: boo
     begun = time.monotonic()
     _check_sounds(sounds)
     try:
+        _say_first(begun)
         made = run_demo(out, DemoSettings(), first=_first_answers)
     except Stopped as stop:
         talk(f"{stop}; the same command starts again")
@@ -58,6 +60,17 @@ def _check_sounds(sounds: Path | None) -> None:
         raise UserError(f"--sounds {sounds}: no such folder")
     # Said now, not after the training.
     pretrained.locate("mn04")
+
+
+def _say_first(begun: float) -> None:
+    """Hits of a model of a few seconds, long before the first real one."""
+    talk("a few scenes and a model of 40 steps, for a first look")
+    hits = first_hits()
+    talk(f"first hits after {time.monotonic() - begun:.0f} s, over {hits[0].of} scenes it was not trained on:")
+    for hit in hits:
+        said = "right" if hit.place == 1 else f"wrong, its own scene is at place {hit.place}"
+        found = hit.found.captions[0].text if hit.found.captions else hit.found.id
+        talk(f"  {hit.text!r} -> {found!r} ({said})")
 
 
 def _first_answers(model: Any, seen: Embeddings, val: Embeddings) -> None:

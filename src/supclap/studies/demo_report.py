@@ -199,8 +199,9 @@ def _curves(demo: Demo) -> str:
     }
     drawn = [
         (loss, "loss of the base", "The base's own part of the loss, so that all four can be compared."),
-        (series("drift_t2a"), "cos(force, pull)", "Drift, text to audio: 1 is straight towards the positive."),
-        (series("parallel_t2a"), "parallel force", "Force along the way to the positive, text to audio."),
+        (series("drift_t2a"), "cos(force, pull)", "Drift of the force on texts: 1 is straight towards the positive."),
+        (series("step_drift_t2a"), "cos(step, pull)", "Drift of what the optimizer's step really did to texts."),
+        (series("parallel_t2a"), "parallel force", "Force on texts along the way to the positive."),
         (series("perpendicular_t2a"), "sideways force", "Force across that way: what SVR is meant to weigh down."),
         (
             share,
@@ -245,13 +246,12 @@ def confusion(failure: Failure, truths: dict[str, Truth]) -> str:
 
 
 def _next() -> str:
-    return html.text("Your folder, your table, your model:") + html.code(
-        [
-            'supclap search FOLDER "rain on a tin roof"',
-            "supclap train my.csv --out runs/mine          # columns: audio, caption",
-            "supclap evaluate runs/mine my.csv",
-        ]
-    )
+    commands = {
+        "Your folder of sounds, with no training": 'supclap search FOLDER "rain on a tin roof"',
+        "Your table, with the columns audio and caption": "supclap train my.csv --out runs/mine",
+        "Your model: a run, a saved folder, or a published CLAP": "supclap evaluate runs/mine my.csv",
+    }
+    return "".join(html.text(words) + html.code(command) for words, command in commands.items())
 
 
 def _made(demo: Demo) -> str:
