@@ -137,6 +137,8 @@ def _asked(events):
 
 def _keep(browser, name, width, height):
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    # The players draw themselves a moment after their sound is there.
+    browser.call("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 800))", awaitPromise=True)
     clip = {"x": 0, "y": 0, "width": width, "height": min(height, 12000), "scale": 1}
     shot = browser.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
     (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))

@@ -39,12 +39,12 @@ def test_the_demo_shows_hits_before_it_trains_and_ends_in_one_line_when_stopped(
 
     monkeypatch.setattr(command, "first_hits", lambda: [hit])
     monkeypatch.setattr(command, "run_demo", stopped)
-    assert cli.main(["demo", "--out", str(tmp_path)]) == 143
+    assert cli.run(["demo", "--out", str(tmp_path)]) == 143
     left = capsys.readouterr()
     assert left.out == "" and len(left.err.splitlines()) == 1 and "step 7" in left.err
 
 
 def test_a_mistake_is_said_before_anything_is_made(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command, "first_hits", lambda: pytest.fail("too late"))
-    assert cli.main(["demo", "--sounds", str(tmp_path / "none")]) == 2
+    assert cli.run(["demo", "--sounds", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err

@@ -114,6 +114,13 @@ def test_how_to_run_it_again_runs_it_again(run, tmp_path, monkeypatch):
     again = run.path.with_name("a run-again")
     assert (again / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
     assert "Asked and found" not in page
+    assert page.count("<pre>") == 1, "pytest is no command of supclap's"
+    held = json.loads((run.path / "environment.json").read_text())
+    for first in ("/usr/bin/supclap", "/lib/supclap/__main__.py"):
+        (run.path / "environment.json").write_text(json.dumps({**held, "command": [first, "train", "a b.csv"]}))
+        page = write_report(run.path, listen=False).read_text(encoding="utf8")
+        assert "<code>supclap train &#x27;a b.csv&#x27;</code>" in page
+    (run.path / "environment.json").write_text(json.dumps(held))
 
 
 def test_what_is_missing_is_said(tiny, run, tmp_path):

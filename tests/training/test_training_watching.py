@@ -144,6 +144,22 @@ def test_cost_is_the_share_of_the_training_time(tmp_path):
     assert cost([], [], 8) == 0.0
 
 
+@pytest.mark.parametrize(("cost_of_one", "expected"), [(0.2, [1, 50, 75, 100, 125]), (0.6, [1, 125]), (99.0, [1])])
+def test_without_a_cadence_it_stays_within_one_percent(monkeypatch, cost_of_one, expected):
+    """A clock of our own: a step takes a second, a look what it is given."""
+    clock = [0.0]
+    monkeypatch.setattr("supclap.training.watching.time.perf_counter", lambda: clock[0])
+    watch, looked = Dynamics(), []
+    for step in range(1, 126):
+        if watch._is_due(step):
+            looked.append(step)
+            watch.rows.append({})
+            watch.spent += cost_of_one
+        clock[0] += 1.0
+    assert looked == expected
+    assert len(looked) == 1 or watch.spent <= 0.01 * clock[0]
+
+
 def test_a_skipped_step_is_not_measured(tmp_path):
     class Model(torch.nn.Linear):
         def encode_audio(self, batch):

@@ -43,7 +43,7 @@ class DemoSettings:
     batch_size: PositiveInt = 64
     languages: tuple[str, ...] = ("eng", "fra")
     seed: int = 0
-    every: PositiveInt = 5  # steps between two looks at forces and drift
+    every: PositiveInt = 10  # steps between two looks at forces and drift
     channels: tuple[int, int, int, int] = (16, 48, 96, 160)
     text_width: PositiveInt = 128
 

@@ -68,7 +68,9 @@ class EvaluateSettings:
     protocol: str = "mlclap"
     select_on: Literal["val", "test"] = "val"
     limit: PositiveInt | None = None  # at most so many clips
-    dynamics: NonNegativeInt = 25  # steps between two looks at forces, drift and radius (dynamics.jsonl); 0: none
+    dynamics: NonNegativeInt | None = (
+        None  # steps between two looks at forces and drift; None: as 1 % of the time allows
+    )
 
 
 @settings

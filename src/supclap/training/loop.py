@@ -146,8 +146,8 @@ class _Trainer:
         self, config: RunConfig, folder: Path, parts: Parts, callbacks: Sequence[Any], resumed: bool = False
     ) -> None:
         self.config, self.folder, self.parts, self.callbacks = config, folder, parts, list(callbacks)
-        if config.evaluate.dynamics:
-            self.callbacks.append(Dynamics(config.evaluate.dynamics))
+        if config.evaluate.dynamics != 0:
+            self.callbacks.append(Dynamics(config.evaluate.dynamics or 0))
         per_epoch = -(-len(parts.loader) // config.train.accumulate)
         steps = per_epoch * config.train.epochs
         self.state = State(

@@ -145,7 +145,8 @@ def _again(folder: Path) -> str:
     environment = _environment(folder)
     typed = environment.get("command") or [""]
     body = ""
-    if Path(typed[0]).name in ("supclap", "__main__.py"):
+    program = Path(typed[0])
+    if program.name == "supclap" or program.parts[-2:] == ("supclap", "__main__.py"):
         body = html.code(shlex.join(["supclap", *typed[1:]]))
     run, again = str(folder), f"{folder}-again"
     return (

@@ -71,13 +71,14 @@ def _saved(folder: Path, config: RunConfig, seen: Embeddings) -> str:
         found = look(folder, config, seen)
     except UserError as error:
         return html.text(f"The forces of the saved model were not worked out: {error}", "soft")
-    headers = ("rows", "cosine with pull", "pull", "push", "push along", "push across")
-    table = [[row[0], *(f"{value:.3f}" for value in row[1:])] for row in found.table()]
+    headers = ("rows", "cosine", "pull", "push", "along", "across")
+    table = [[row[0], *(f"{value:.2f}" for value in row[1:])] for row in found.table()]
     return (
         html.heading("Where it ended")
         + html.text(
             f"The saved model over {found.rows} pairs of the {config.evaluate.select_on} split in batches of "
-            f"{found.batch_size}; the radius as of the last checkpoint."
+            f"{found.batch_size}; the radius as of the last checkpoint. Cosine: of force and pull; along and across: "
+            "parts of the push."
         )
         + html.table(headers, table)
         + _against(found)

@@ -1,6 +1,7 @@
 """Forces, drift and radius while a run trains: dynamics.jsonl, one object a line, beside records.jsonl.
 
-The cadence and an eighth of the rows keep it under 1 % of the training time; each line says the seconds it took.
+An eighth of the rows and, where no cadence is set, a budget of 1 % of the time keep it cheap; each line says the
+seconds it took.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 
 from supclap.dynamics.drift import measure, moved
 from supclap.schema import Batch, LossOutput
@@ -22,17 +24,20 @@ from supclap.training.callbacks import State
 
 NAME = "dynamics.jsonl"
 FEWEST, SHARE = 4, 8  # rows whose real step is followed: an eighth of the batch, at least four
+OFTEN, BUDGET = 25, 0.01  # where no cadence is set: at most each 25th step, and 1 % of the time
+TOGETHER = 100  # steps, where several processes must agree and a clock would let one wait for the others
 
 
 class Dynamics:
-    """A callback that measures every so many steps, on the very batch that is stepped on.
+    """A callback that measures every so many steps, on the very batch that is stepped on; 0: as 1 % of the time allows.
 
     Forces and radii are those of the rows that the objective saw, by a copy of it as it was before the step. The drift
     of the real step is that of some of these rows, encoded in evaluation mode before and after. Nothing is moved.
     """
 
-    def __init__(self, every: int = 25, *, share: int = SHARE) -> None:
+    def __init__(self, every: int = 0, *, share: int = SHARE) -> None:
         self.every, self.share = every, share
+        self.spent = self._begun = 0.0
         self.rows: list[dict[str, Any]] = []
         self._due: tuple[Batch, tuple[Tensor, Tensor], Any] | None = None
         self._seconds = 0.0
@@ -40,6 +45,7 @@ class Dynamics:
 
     def on_start(self, state: State) -> None:
         """Forget what was measured behind the checkpoint that the run goes on from."""
+        self._begun = time.perf_counter()
         self.rows = [line for line in read(state.out) if line["step"] <= state.step]
         if int(os.environ.get("RANK", "0")) == 0:
             self._path = state.out / NAME
@@ -49,7 +55,7 @@ class Dynamics:
         """Where some rows are, and the objective as it is."""
         step = state.step + 1
         self._due = None
-        if step != 1 and step % self.every:
+        if not self._is_due(step):
             return
         begun = time.perf_counter()
         count = len(batch.clip_ids)
@@ -57,6 +63,15 @@ class Dynamics:
         some = batches.to(some, next(state.model.parameters()).device)
         self._due = some, _encoded(state.model, some), copy.deepcopy(state.objective)
         self._seconds = time.perf_counter() - begun
+
+    def _is_due(self, step: int) -> bool:
+        if step == 1:
+            return True
+        if self.every or (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            return step % (self.every or TOGETHER) == 0
+        # One more must fit as well, not only those that were.
+        ahead = self.spent * (1 + 1 / max(1, len(self.rows)))
+        return step % OFTEN == 0 and ahead <= BUDGET * (time.perf_counter() - self._begun)
 
     def on_step(self, state: State, out: LossOutput) -> None:
         """What drove the rows, and where they went."""
@@ -68,6 +83,7 @@ class Dynamics:
         found = measure(objective, **state.seen)
         found |= {f"step_drift_{way}": float(cosines.mean()) for way, cosines in drifts.items()}
         seconds = self._seconds + time.perf_counter() - begun
+        self.spent += seconds
         self.rows.append(records.plain({"step": state.step, **found, "seconds": round(seconds, 5)}))
         if self._path is not None:
             with self._path.open("a", encoding="utf8") as file:
