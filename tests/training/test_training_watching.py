@@ -160,6 +160,17 @@ def test_without_a_cadence_it_stays_within_one_percent(monkeypatch, cost_of_one,
     assert len(looked) == 1 or watch.spent <= 0.01 * clock[0]
 
 
+def test_what_cannot_be_measured_ends_the_measuring_and_not_the_run(tiny, tmp_path, monkeypatch, capsys):
+    def refuses(objective, **rows):
+        raise RuntimeError("no second look")
+
+    monkeypatch.setattr("supclap.training.watching.measure", refuses)
+    run = train(tiny({"evaluate.dynamics": 1}, epochs=1), out=tmp_path / "run")
+    assert records.last(run.records, "end") is not None and read(run.path) == []
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dynamics:")]
+    assert len(said) == 1 and "step 1 on: RuntimeError: no second look" in said[0]
+
+
 def test_a_skipped_step_is_not_measured(tmp_path):
     class Model(torch.nn.Linear):
         def encode_audio(self, batch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -34,11 +35,12 @@ def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: boo
     _check_sounds(sounds)
     try:
         _say_first(begun)
+        # Before the training: what is missing is said now, and there is something to look at.
+        found = None if sounds is None else (sounds, _over(sounds))
         made = run_demo(out, DemoSettings(), first=_first_answers)
     except Stopped as stop:
         talk(f"{stop}; the same command starts again")
         return stop.status
-    found = None if sounds is None else (sounds, _over(sounds))
     report = write_report(made, found)
     talk(f"done in {time.monotonic() - begun:.0f} s")
     if json:
@@ -81,4 +83,19 @@ def _first_answers(model: Any, seen: Embeddings, val: Embeddings) -> None:
 
 
 def _over(sounds: Path) -> list[tuple[Query, list[Hit]]]:
-    return [(query, search(sounds, query.text, top=3)) for query in QUERIES if query.language == "eng"]
+    """The demo's questions over a folder; those not in English by the multilingual encoder, where it is here."""
+    talk(f"listening to {sounds}")
+    found = []
+    for query in QUERIES:
+        model = "bridge" if query.language == "eng" else "bridge:use"
+        try:
+            hits = search(sounds, query.text, model, top=3, language=query.language)
+        except UserError as error:
+            if query.language == "eng":
+                raise
+            talk(f"{query.text!r} was not asked over {sounds}: {error}")
+            hits = []
+        found.append((query, hits))
+        if hits:
+            talk(f"  {query.text!r} -> {os.path.relpath(hits[0].path, sounds)}")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def write_report(demo: Demo, sounds: tuple[Path, list[tuple[Query, list[Hit]]]] 
         ("How this was made", _made(demo)),
     ]
     if sounds is not None:
-        sections.insert(1, (f"The same questions over {sounds[0]}", _folder(sounds[1])))
+        sections.insert(1, (f"The same questions over {sounds[0]}", _folder(*sounds)))
     size = f"{len(demo.clips['train'])} scenes to train on, {len(demo.clips['test'])} others to ask about"
     path = demo.folder / REPORT
     path.write_text(html.page("Sounds and words in one space", sections, subtitle=size), encoding="utf8")
@@ -103,21 +104,24 @@ def _events(clip: Clip, truths: dict[str, Truth]) -> list[str]:
     return [event.label.replace("_", " ") for event in truth.events] if truth else []
 
 
-def _folder(found: list[tuple[Query, list[Hit]]]) -> str:
+def _folder(sounds: Path, found: list[tuple[Query, list[Hit]]]) -> str:
     body = html.text(
         "Answered by frozen pretrained towers (the model called bridge), which were not trained on these sounds either."
     )
     for query, hits in found:
         body += html.quote(query.text, query.language)
+        if not hits:
+            body += html.text("Not asked: the multilingual sentence encoder is not here (see supclap doctor).", "soft")
         cards = []
         for hit in hits:
+            name = os.path.relpath(hit.path, sounds)
             samples = read(hit.path, 16000, hit.start, min(hit.end, hit.start + 8.0))
-            picture = html.image(figures.spectrogram(samples, 16000, size=(320, 110)), f"spectrogram of {hit.path}")
+            picture = html.image(figures.spectrogram(samples, 16000, size=(320, 110)), f"spectrogram of {name}")
             cards.append(
                 html.text(f"score {hit.score:.2f}", "soft")
                 + picture
-                + html.audio(samples, 16000, hit.path)
-                + html.text(hit.path)
+                + html.audio(samples, 16000, name)
+                + html.text(name)
             )
         body += html.cards(cards)
     return body

@@ -6,10 +6,13 @@ seconds it took.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ class Dynamics:
     def __init__(self, every: int = 0, *, share: int = SHARE) -> None:
         self.every, self.share = every, share
         self.spent = self._begun = 0.0
+        self.off = False
         self.rows: list[dict[str, Any]] = []
         self._due: tuple[Batch, tuple[Tensor, Tensor], Any] | None = None
         self._seconds = 0.0
@@ -53,10 +57,18 @@ class Dynamics:
 
     def on_batch(self, state: State, batch: Batch) -> None:
         """Where some rows are, and the objective as it is."""
-        step = state.step + 1
         self._due = None
-        if not self._is_due(step):
-            return
+        if self._is_due(state.step + 1):
+            with self._harmless(state):
+                self._before(state, batch)
+
+    def on_step(self, state: State, out: LossOutput) -> None:
+        """What drove the rows, and where they went."""
+        if self._due is not None and state.last.get("event") == "step":
+            with self._harmless(state):
+                self._after(state)
+
+    def _before(self, state: State, batch: Batch) -> None:
         begun = time.perf_counter()
         count = len(batch.clip_ids)
         some = batches.rows(batch, 0, min(count, max(FEWEST, count // self.share)))
@@ -65,18 +77,16 @@ class Dynamics:
         self._seconds = time.perf_counter() - begun
 
     def _is_due(self, step: int) -> bool:
-        if step == 1:
-            return True
-        if self.every or (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if self.off or step == 1:
+            return not self.off
+        if self.every or _together():
             return step % (self.every or TOGETHER) == 0
         # One more must fit as well, not only those that were.
         ahead = self.spent * (1 + 1 / max(1, len(self.rows)))
         return step % OFTEN == 0 and ahead <= BUDGET * (time.perf_counter() - self._begun)
 
-    def on_step(self, state: State, out: LossOutput) -> None:
-        """What drove the rows, and where they went."""
-        if self._due is None or state.last.get("event") != "step":
-            return
+    def _after(self, state: State) -> None:
+        assert self._due is not None
         begun = time.perf_counter()
         (some, before, objective), self._due = self._due, None
         drifts = moved(before, _encoded(state.model, some))
@@ -88,6 +98,22 @@ class Dynamics:
         if self._path is not None:
             with self._path.open("a", encoding="utf8") as file:
                 file.write(_line(self.rows[-1]))
+
+    @contextlib.contextmanager
+    def _harmless(self, state: State) -> Iterator[None]:
+        """An objective that cannot be measured, or a full disk, ends the measuring and not the run."""
+        try:
+            yield
+        except Exception as error:
+            if _together():
+                raise  # one that stops by itself would leave the others waiting
+            self.off = True
+            said = f"dynamics: nothing is measured from step {state.step} on: {type(error).__name__}: {error}"
+            print(said, file=sys.stderr, flush=True)  # noqa: T201 -- talk goes to stderr
+
+
+def _together() -> bool:
+    return bool(dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
