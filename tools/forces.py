@@ -3,11 +3,11 @@
     python tools/forces.py [--out runs/forces] [--picture docs/img/forces.png] [--steps 150]
 
 Three runs from the same weights over the same batches, measured every 5 steps by the training callback
-(dynamics.jsonl), then each saved model over test scenes it was not trained on. Prints the table of the second.
+(dynamics.jsonl), then each saved model over test scenes it was not trained on. Prints the table of the second. Runs
+that stand in --out already are drawn again, not trained again.
 """
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from supclap.settings import cache_folder
 from supclap.training import watching
 from supclap.training.config import recipe
 from supclap.training.looking import look
-from supclap.training.loop import train
+from supclap.training.loop import RUN, resume, train
 
 METHODS = {"infonce": "InfoNCE", "siglip": "SigLIP", "bi-dynamic": "bi-Dynamic"}
 PANELS = (
@@ -44,9 +44,9 @@ def main():
     found, rows = {}, []
     for kind, name in METHODS.items():
         folder = chosen.out / kind
-        shutil.rmtree(folder, ignore_errors=True)
         config = recipe("small", fields(kind, chosen.steps))
-        run = train(config, out=folder, data=heard)
+        # A finished run is taken as it is.
+        run = resume(folder, data=heard) if (folder / RUN).exists() else train(config, out=folder, data=heard)
         scores = evaluate_model(run.model, asked)
         found[name] = watching.read(folder), look(folder, config, embed_clips(run.model, asked))
         share = 100 * watching.cost(found[name][0], run.records, config.train.batch_size)
@@ -82,7 +82,7 @@ def draw(found, path):
             axes[5].hist(share, np.linspace(0, 2, 41), histtype="step", linestyle=dash, **(style | {"label": term}))
     axes[4].set_title("cosine of force and pull, by row, at the end", fontsize=10)
     axes[5].set_title("R / d by row, at the end (bi-Dynamic)", fontsize=10)
-    axes[0].legend(frameon=False, fontsize=9)
+    axes[3].legend(frameon=False, fontsize=9)
     axes[5].legend(frameon=False, fontsize=9)
     for panel in axes:
         panel.grid(alpha=0.25)

@@ -52,7 +52,7 @@ details{margin:.6rem 0}summary{cursor:pointer;color:var(--link)}
 @media (max-width:30rem){th,td{padding:.35rem .3rem;font-size:.84rem;overflow-wrap:normal}
 .few th,.few td{white-space:normal}th:first-child,td:first-child{min-width:5rem}}
 @media print{body{max-width:none;padding:0;font-size:11pt}audio,summary{display:none}
-h2{break-after:avoid}pre{white-space:pre-wrap}details>*{display:block}details::details-content{content-visibility:visible;display:block}}
+.figure{width:47%;break-inside:avoid}h2{break-after:avoid}pre{white-space:pre-wrap}details>*{display:block}details::details-content{content-visibility:visible;display:block}}
 """
 
 

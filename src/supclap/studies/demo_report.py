@@ -35,6 +35,7 @@ NAMES = {
     "uni-zero": "uni, R = 0",
     "bi-dynamic": "SupCLAP (bi-Dynamic)",
 }
+SHORT = {"infonce": "InfoNCE", "twice": "InfoNCE twice", "uni-zero": "uni, R = 0", "bi-dynamic": "bi-Dynamic"}
 WAYS = {"t2a": "text to audio", "a2t": "audio to text"}
 
 
@@ -183,7 +184,7 @@ def _scores(demo: Demo) -> str:
 
 
 def _curves(demo: Demo) -> str:
-    rows = {NAMES[name]: one.curves for name, one in demo.trained.items() if one.curves}
+    rows = {SHORT[name]: one.curves for name, one in demo.trained.items() if one.curves}
 
     def series(key: str) -> dict[str, Any]:
         return {
@@ -198,7 +199,7 @@ def _curves(demo: Demo) -> str:
         for way in steps[0]["share"]
     }
     loss = {
-        NAMES[name]: _loss([line for line in one.run.records if line["event"] == "step"])
+        SHORT[name]: _loss([line for line in one.run.records if line["event"] == "step"])
         for name, one in demo.trained.items()
     }
     drawn = [
