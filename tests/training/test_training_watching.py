@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from supclap import dynamics
+from supclap.data.scenes.write import write
 from supclap.training import records
 from supclap.training.loop import resume, train
 from supclap.training.watching import NAME, Dynamics, cost, read
@@ -192,3 +193,15 @@ def test_a_skipped_step_is_not_measured(tmp_path):
     watch.on_step(state, None)
     assert watch.rows == [] and (tmp_path / NAME).read_text() == ""
     assert json.loads(json.dumps(records.plain({"a": float("nan")}))) == {"a": None}
+
+
+def test_an_objective_of_two_languages_is_measured_with_its_anchors(tiny, tmp_path):
+    clips = write(tmp_path / "scenes", 16, 4, 0, seconds=3.0, languages=("eng", "fra"), workers=0)
+    fields = {"evaluate.dynamics": 1, "data.captions": "triple", "text_tower.max_tokens": 256}
+    run = train(tiny(fields, objective="cacl-bi-dynamic", epochs=1), out=tmp_path / "run", data=clips)
+    lines = read(run.path)
+    assert [line["step"] for line in lines] == [1, 2]
+    steps = {line["step"]: line for line in run.records if line["event"] == "step"}
+    for line in lines:
+        for term in ("e2a", "a2e", "o2a", "a2o"):
+            assert line[f"radius_{term}"] == pytest.approx(steps[line["step"]]["radius"][term], rel=1e-4)
