@@ -2,18 +2,20 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import supclap
+from browser import check_page, needs_chromium
 from supclap.data import manifest
 from supclap.evaluation.model import Embeddings, embed_clips, evaluate_model
-from supclap.schema import Caption, Clip, UserError
+from supclap.schema import Caption, Clip, Hit, UserError
 from supclap.studies.asking import Query, ask, threshold
 from supclap.studies.demo import METHODS, DemoSettings, clear, run_demo
-from supclap.studies.demo_report import verdict, write_report
-from supclap.training import records
+from supclap.studies.demo_report import QUERIES, verdict, write_report
+from supclap.training import records, watching
 from supclap.training.failures import failures
 
 TINY = DemoSettings(
@@ -60,9 +62,9 @@ def test_only_the_objective_differs(demo):
     assert first["bi-dynamic"]["parts"]["base"] == pytest.approx(base, rel=1e-6)
 
 
-def test_curves_move_nothing_and_measure_the_fixed_batch(demo):
+def test_curves_compare_the_same_batches(demo):
     made, _ = demo
-    rows = {name: json.loads((made.folder / name / "dynamics.json").read_text()) for name in METHODS}
+    rows = {name: watching.read(made.folder / name) for name in METHODS}
     assert [row["step"] for row in rows["infonce"]] == [1, 2, 4]
     # Twice the base has twice its force, in the same direction, until Adam's rounding tells them apart.
     assert rows["twice"][0]["drift_t2a"] == pytest.approx(rows["infonce"][0]["drift_t2a"], abs=1e-4)
@@ -86,6 +88,30 @@ def test_the_report_stands_alone(demo):
     assert "supclap train my.csv" in page
     scores = {name: one.scores for name, one in made.trained.items()}
     assert verdict(scores) in page.replace("&#x27;", "'")
+
+
+def test_a_folder_of_ones_own_comes_second_with_names_as_they_lie_there(demo):
+    made, report = demo
+    page = report.read_text(encoding="utf8")
+    sound = made.clips["test"][0].audio
+    hits = [Hit(sound, 0.0, 3.0, 0.75)]
+    try:
+        again = write_report(made, (Path(sound).parent, [(QUERIES[0], hits), (QUERIES[2], [])])).read_text(
+            encoding="utf8"
+        )
+    finally:
+        report.write_text(page, encoding="utf8")
+    headings = re.findall(r"<h2>(.*?)</h2>", again)
+    assert headings[:2] == ["Ask for a sound", f"The same questions over {Path(sound).parent}"]
+    section = again[again.index(headings[1]) : again.index("Did SVR help here?")]
+    assert f"<p>{Path(sound).name}</p>" in section and "score 0.75" in section and section.count("<audio") == 1
+    assert "Not asked: the multilingual sentence encoder is not here" in section
+
+
+@needs_chromium
+def test_the_report_is_good_on_a_phone_and_on_a_desk(demo, tmp_path):
+    made, report = demo
+    check_page(report, tmp_path, "demo")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from supclap.schema import UserError
 # Told apart by people who do not see red and green alike, and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-WIDTH, HEIGHT = 6.4, 3.6  # inches: readable at 390 px
+WIDTH, HEIGHT = 4.7, 3.0  # inches: letters stay readable where it shrinks to 358 px
 _RC: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "supclap",
@@ -58,7 +58,7 @@ def curve(
     if limits:
         axes.set_ylim(*limits)
     if len(series) > 1 or next(iter(series)):
-        axes.legend(frameon=False, fontsize=9)
+        _legend(axes)
     return _svg(figure)
 
 
@@ -82,7 +82,7 @@ def histogram(
         axes.stairs(heights / max(heights.sum(), 1.0), steps, label=_safe(name), color=colour, linewidth=1.6)
     if mark is not None:
         axes.axvline(mark, color="#666666", linestyle=":", linewidth=1.2)
-    axes.legend(frameon=False, fontsize=9)
+    _legend(axes)
     return _svg(figure)
 
 
@@ -190,6 +190,11 @@ def _figure(title: str, x: str, y: str, *, height: float = HEIGHT, width: float 
         axes.set_xlabel(_safe(x))
         axes.set_ylabel(_safe(y))
     return figure, axes
+
+
+def _legend(axes: Any) -> None:
+    """Names above the drawing, where they hide no line."""
+    axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2)
 
 
 def _safe(name: str) -> str:

@@ -16,6 +16,8 @@ import numpy as np
 
 Section = tuple[str, str]
 
+# A report asks for nothing from outside and runs nothing, whatever its data holds.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 _STYLE = """
 :root{--ink:#1b1f24;--soft:#5b6570;--line:#d9dee4;--back:#fff;--card:#f6f8fa;--good:#0b6e4f;--bad:#a4332b;--link:#0b5cad}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#9aa5b1;--line:#343b43;--back:#14171a;--card:#1d2125;
@@ -35,7 +37,8 @@ table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-num
 th,td{padding:.35rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:7rem}
 th{color:var(--soft);font-weight:600}
-.figure{margin:.8rem 0}.figure svg,.figure img{max-width:100%;height:auto;display:block}
+.figure{display:inline-block;vertical-align:top;width:27rem;max-width:100%;margin:.8rem 1rem .4rem 0}
+.figure svg,.figure img{max-width:100%;height:auto;display:block}
 figcaption{color:var(--soft);font-size:.88rem;margin-top:.25rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr));gap:.8rem;margin:.6rem 0}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .8rem;break-inside:avoid}
@@ -46,8 +49,10 @@ blockquote{margin:1.2rem 0 .3rem;padding:.1rem .8rem;border-left:4px solid var(-
 pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem .8rem;overflow-x:auto;
 font-size:.86rem;line-height:1.45;margin:.5rem 0}
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--link)}
+@media (max-width:30rem){th,td{padding:.35rem .3rem;font-size:.84rem;overflow-wrap:normal}
+.few th,.few td{white-space:normal}th:first-child,td:first-child{min-width:5rem}}
 @media print{body{max-width:none;padding:0;font-size:11pt}audio,summary{display:none}
-h2{break-after:avoid}pre{white-space:pre-wrap}details>*{display:block}}
+.figure{width:47%;break-inside:avoid}h2{break-after:avoid}pre{white-space:pre-wrap}details>*{display:block}details::details-content{content-visibility:visible;display:block}}
 """
 
 
@@ -58,6 +63,7 @@ def page(title: str, sections: Iterable[Section], *, subtitle: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         # An empty icon: a browser asks for none.
         '<link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
@@ -93,10 +99,11 @@ def code(lines: str | Iterable[str]) -> str:
 
 
 def table(headers: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A table that scrolls by itself where the page is narrow."""
+    """A table whose cells break where the page is narrow; with more than six columns it scrolls by itself."""
     head = "".join(f"<th>{escape(name)}</th>" for name in headers)
     body = "".join("<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kind = "wide few" if len(headers) <= 6 else "wide"
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def figure(svg: str, caption: object = "") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 import time
@@ -12,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from pydantic import PositiveInt
 
 from supclap.data import manifest
 from supclap.data.scenes.truth import Truth
 from supclap.data.scenes.write import read_truths, write
-from supclap.dynamics.drift import measure
 from supclap.evaluation.model import Embeddings, embed_clips, evaluate_model
 from supclap.evaluation.retrieval import Scores
-from supclap.schema import Clip, LossOutput, UserError
+from supclap.schema import Clip, UserError
 from supclap.settings import cache_folder, settings, write_json
-from supclap.training.callbacks import State
+from supclap.training import watching
 from supclap.training.config import RunConfig, recipe
 from supclap.training.live import Live
 from supclap.training.loop import RUN, Run, train
@@ -46,7 +43,7 @@ class DemoSettings:
     batch_size: PositiveInt = 64
     languages: tuple[str, ...] = ("eng", "fra")
     seed: int = 0
-    every: PositiveInt = 10  # steps between two measurements of drift
+    every: PositiveInt = 10  # steps between two looks at forces and drift
     channels: tuple[int, int, int, int] = (16, 48, 96, 160)
     text_width: PositiveInt = 128
 
@@ -137,6 +134,7 @@ def config(name: str, chosen: DemoSettings, out: Path) -> RunConfig:
         "batch_size": chosen.batch_size,
         "seed": chosen.seed,
         "evaluate.every": 3,
+        "evaluate.dynamics": chosen.every,
         "audio_tower.channels": chosen.channels,
         "text_tower.width": chosen.text_width,
         "device": "cpu",
@@ -150,11 +148,9 @@ def train_one(name: str, chosen: DemoSettings, out: Path, clips: dict[str, list[
     clear(folder)
     begun = time.monotonic()
     every = [clip for side in clips.values() for clip in side]
-    curves = Curves(chosen.every, clips["train"][: chosen.batch_size])
-    run = train(config(name, chosen, out), out=folder, callbacks=[Live(name), curves], data=every)
+    run = train(config(name, chosen, out), out=folder, callbacks=[Live(name)], data=every)
     scores = evaluate_model(run.model, clips["test"], split="test")
-    write_json(curves.rows, folder / "dynamics.json")
-    return Trained(run, scores, curves.rows, time.monotonic() - begun)
+    return Trained(run, scores, watching.read(folder), time.monotonic() - begun)
 
 
 def clear(folder: Path) -> None:
@@ -162,36 +158,6 @@ def clear(folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()) and not (folder / RUN).exists():
         raise UserError(f"{folder} holds something that is no run; give the demo another folder: --out FOLDER")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-class Curves:
-    """A callback that measures force, drift and radius on one fixed batch at a cadence."""
-
-    def __init__(self, every: int, clips: Sequence[Clip]) -> None:
-        self.every, self.clips = every, clips
-        self.rows: list[dict[str, float]] = []
-        self.batch: Any = None
-
-    def on_start(self, state: State) -> None:
-        """Read the fixed batch."""
-        from supclap.data.loader import Loader
-
-        # The first caption in the first language: the batch is the same for every method.
-        clips = [dataclasses.replace(clip, captions=clip.captions[:1]) for clip in self.clips]
-        loader = Loader(clips, batch_size=len(clips), sample_rate=state.model.sample_rate, shuffle=False)
-        self.batch = next(iter(loader.batches(0)))[1]
-
-    def on_step(self, state: State, out: LossOutput) -> None:
-        """Measure now and then; nothing of the run is moved."""
-        if state.step % self.every and state.step != 1:
-            return
-        was = state.model.training
-        state.model.eval()
-        with torch.no_grad():
-            audio, text = state.model.encode_audio(self.batch), state.model.encode_text(self.batch)
-        found = measure(state.objective, audio, text, clip_ids=self.batch.clip_ids)
-        state.model.train(was)
-        self.rows.append({"step": state.step, "loss": float(out.loss.detach()), **found})
 
 
 def told(scores: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ NAMES = {
     "uni-zero": "uni, R = 0",
     "bi-dynamic": "SupCLAP (bi-Dynamic)",
 }
+SHORT = {"infonce": "InfoNCE", "twice": "InfoNCE twice", "uni-zero": "uni, R = 0", "bi-dynamic": "bi-Dynamic"}
 WAYS = {"t2a": "text to audio", "a2t": "audio to text"}
 
 
@@ -51,7 +53,7 @@ def write_report(demo: Demo, sounds: tuple[Path, list[tuple[Query, list[Hit]]]] 
         ("How this was made", _made(demo)),
     ]
     if sounds is not None:
-        sections.insert(1, (f"The same questions over {sounds[0]}", _folder(sounds[1])))
+        sections.insert(1, (f"The same questions over {sounds[0]}", _folder(*sounds)))
     size = f"{len(demo.clips['train'])} scenes to train on, {len(demo.clips['test'])} others to ask about"
     path = demo.folder / REPORT
     path.write_text(html.page("Sounds and words in one space", sections, subtitle=size), encoding="utf8")
@@ -103,21 +105,24 @@ def _events(clip: Clip, truths: dict[str, Truth]) -> list[str]:
     return [event.label.replace("_", " ") for event in truth.events] if truth else []
 
 
-def _folder(found: list[tuple[Query, list[Hit]]]) -> str:
+def _folder(sounds: Path, found: list[tuple[Query, list[Hit]]]) -> str:
     body = html.text(
         "Answered by frozen pretrained towers (the model called bridge), which were not trained on these sounds either."
     )
     for query, hits in found:
         body += html.quote(query.text, query.language)
+        if not hits:
+            body += html.text("Not asked: the multilingual sentence encoder is not here (see supclap doctor).", "soft")
         cards = []
         for hit in hits:
+            name = os.path.relpath(hit.path, sounds)
             samples = read(hit.path, 16000, hit.start, min(hit.end, hit.start + 8.0))
-            picture = html.image(figures.spectrogram(samples, 16000, size=(320, 110)), f"spectrogram of {hit.path}")
+            picture = html.image(figures.spectrogram(samples, 16000, size=(320, 110)), f"spectrogram of {name}")
             cards.append(
                 html.text(f"score {hit.score:.2f}", "soft")
                 + picture
-                + html.audio(samples, 16000, hit.path)
-                + html.text(hit.path)
+                + html.audio(samples, 16000, name)
+                + html.text(name)
             )
         body += html.cards(cards)
     return body
@@ -179,7 +184,7 @@ def _scores(demo: Demo) -> str:
 
 
 def _curves(demo: Demo) -> str:
-    rows = {NAMES[name]: one.curves for name, one in demo.trained.items() if one.curves}
+    rows = {SHORT[name]: one.curves for name, one in demo.trained.items() if one.curves}
 
     def series(key: str) -> dict[str, Any]:
         return {
@@ -194,13 +199,14 @@ def _curves(demo: Demo) -> str:
         for way in steps[0]["share"]
     }
     loss = {
-        NAMES[name]: _loss([line for line in one.run.records if line["event"] == "step"])
+        SHORT[name]: _loss([line for line in one.run.records if line["event"] == "step"])
         for name, one in demo.trained.items()
     }
     drawn = [
         (loss, "loss of the base", "The base's own part of the loss, so that all four can be compared."),
-        (series("drift_t2a"), "cos(force, pull)", "Drift, text to audio: 1 is straight towards the positive."),
-        (series("parallel_t2a"), "parallel force", "Force along the way to the positive, text to audio."),
+        (series("drift_t2a"), "cos(force, pull)", "Drift of the force on texts: 1 is straight towards the positive."),
+        (series("step_drift_t2a"), "cos(step, pull)", "Drift of what the optimizer's step really did to texts."),
+        (series("parallel_t2a"), "parallel force", "Force on texts along the way to the positive."),
         (series("perpendicular_t2a"), "sideways force", "Force across that way: what SVR is meant to weigh down."),
         (
             share,
@@ -245,13 +251,12 @@ def confusion(failure: Failure, truths: dict[str, Truth]) -> str:
 
 
 def _next() -> str:
-    return html.text("Your folder, your table, your model:") + html.code(
-        [
-            'supclap search FOLDER "rain on a tin roof"',
-            "supclap train my.csv --out runs/mine          # columns: audio, caption",
-            "supclap evaluate runs/mine my.csv",
-        ]
-    )
+    commands = {
+        "Your folder of sounds, with no training": 'supclap search FOLDER "rain on a tin roof"',
+        "Your table, with the columns audio and caption": "supclap train my.csv --out runs/mine",
+        "Your model: a run, a saved folder, or a published CLAP": "supclap evaluate runs/mine my.csv",
+    }
+    return "".join(html.text(words) + html.code(command) for words, command in commands.items())
 
 
 def _made(demo: Demo) -> str:

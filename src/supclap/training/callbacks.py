@@ -1,4 +1,4 @@
-"""What a run tells others while it trains. A callback is any object with some of the four methods below."""
+"""What a run tells others while it trains. A callback is any object with some of the methods below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from supclap.schema import Clip, LossOutput
+from supclap.schema import Batch, Clip, LossOutput
 
 
 @dataclass
@@ -31,6 +31,7 @@ class State:
     stale: int = 0  # evaluations since the best one
     skipped: int = 0
     last: dict[str, Any] = field(default_factory=dict)  # the newest line of records.jsonl
+    seen: dict[str, Any] = field(default_factory=dict)  # audio, text, clip_ids ... of the newest batch, detached
 
 
 class Callback(Protocol):
@@ -38,6 +39,10 @@ class Callback(Protocol):
 
     def on_start(self, state: State) -> None:
         """Before the first step, and again when a run resumes."""
+        ...
+
+    def on_batch(self, state: State, batch: Batch) -> None:
+        """Before a step on this batch (the last of them, where gradients of several are averaged)."""
         ...
 
     def on_step(self, state: State, out: LossOutput) -> None:

@@ -87,6 +87,8 @@ class EvaluateSettings:
     select_on: str = "val"  # "test", as the paper does, or a name in ``also``
     limit: PositiveInt | None = None  # at most so many clips of each set
     also: tuple[str, ...] = ()  # further validation sets: tables, folders or corpora, called by their last name
+    # steps between two looks at forces and drift; None: as 1 % of the time allows
+    dynamics: NonNegativeInt | None = None
     patience: PositiveInt | None = None  # evaluations without a better one, after which a run stops early
 
     def __post_init__(self) -> None:

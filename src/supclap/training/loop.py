@@ -27,6 +27,7 @@ from supclap.training.processes import joined
 from supclap.training.setup import Parts
 from supclap.training.signals import Stopped, Watch
 from supclap.training.step import StepResult
+from supclap.training.watching import Dynamics
 
 RUN, TABLE = "run.json", "data.json"
 SECONDS = 300.0  # checkpoints are never further apart
@@ -152,6 +153,8 @@ class _Trainer:
         self.config, self.folder, self.parts = config, folder, parts
         tracked = [tracking.Track(config.train.track, folder)] if config.train.track and parts.team.first else []
         self.callbacks = [*tracked, *callbacks]
+        if config.evaluate.dynamics != 0:
+            self.callbacks.append(Dynamics(config.evaluate.dynamics or 0))
         per_epoch = -(-len(parts.loader) // config.train.accumulate)
         steps = per_epoch * config.train.epochs
         self.state = State(
@@ -302,6 +305,7 @@ class _Trainer:
     def _step(self, group: list[Batch], position: int, waited: float) -> None:
         state = self.state
         set_rates(self.parts.optimizer, self.config.optim.factor(state.step, state.steps))
+        tell(self.callbacks, "on_batch", state, group[-1])
         begun = time.perf_counter()
         result = self.parts.stepper(group, state.step)
         seconds = time.perf_counter() - begun + waited
@@ -314,6 +318,7 @@ class _Trainer:
         else:
             self._skip(result)
         if result.out is not None:
+            state.seen = self.parts.stepper.seen
             tell(self.callbacks, "on_step", state, result.out)
 
     def _line(self, result: StepResult, seconds: float, waited: float) -> dict[str, Any]:

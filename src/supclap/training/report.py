@@ -10,22 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from supclap.audio.reader import read as read_sound
 from supclap.data.quarantine import read as read_quarantine
-from supclap.encoders.hub import load
-from supclap.evaluation.model import embed_clips
 from supclap.report import figures, html
-from supclap.schema import Clip, UserError
+from supclap.schema import UserError
 from supclap.settings import read as read_settings
-from supclap.training import records, setup
+from supclap.training import records, report_dynamics, report_sounds, setup
 from supclap.training.config import RunConfig
-from supclap.training.failures import failures
-from supclap.training.loop import RUN
+from supclap.training.loop import RUN, load_recipe
 
 NAME = "report.html"
 WAYS = {"t2a": "text to audio", "a2t": "audio to text"}
-SHOWN, RATE, SECONDS = 3, 16000, 10.0
-LISTENED = 500  # clips of the validation split that failures are looked for in
 
 Lines = list[dict[str, Any]]
 _DRAWN = (
@@ -40,12 +34,24 @@ def write_report(folder: Path, *, listen: bool = True) -> Path:
     """Write RUN/report.html; ``listen`` False leaves the sounds out, which need the data and the model."""
     if not (folder / RUN).exists():
         raise UserError(f"{folder}: no {RUN} in it; supclap report takes a run's folder")
+    load_recipe(folder)
     config = read_settings(RunConfig, folder / RUN)
     lines = records.read(folder)
+    seen, trouble = report_sounds.heard(folder, config) if listen else (None, "")
     sections = [("What came out", _summary(folder, lines)), ("Curves", _curves(lines))]
-    if listen:
-        sections.append(("Failures to listen to", _failures(folder, config)))
-    sections += [("What was left out", _left_out(folder, lines)), ("How this was made", _made(folder, config))]
+    sections.append(("Forces and drift", report_dynamics.section(folder, config, lines, seen)))
+    if seen is not None:
+        sections += [
+            ("Asked and found", report_sounds.found(seen)),
+            ("Failures to listen to", report_sounds.failed(seen)),
+        ]
+    elif trouble:
+        sections.append(("Asked and found", html.text(f"The sounds are not here to be played: {trouble}", "soft")))
+    sections += [
+        ("What was left out", _left_out(folder, lines)),
+        ("How to run it again", _again(folder)),
+        ("How this was made", _made(folder)),
+    ]
     path = folder / NAME
     kind = json.loads((folder / RUN).read_text(encoding="utf8"))["objective"]["kind"]
     subtitle = f"{config.data.path or 'clips from Python'}, objective {kind}, seed {config.seed}"
@@ -123,29 +129,6 @@ def _smooth(values: Sequence[float | None], most: int = 400) -> np.ndarray:
     return smoothed
 
 
-def _failures(folder: Path, config: RunConfig) -> str:
-    try:
-        clips = setup.splits(config)[config.evaluate.select_on][:LISTENED]
-        seen = embed_clips(load(folder), [clip for clip in clips if clip.captions], on_error="drop")
-    except UserError as error:
-        return html.text(f"The sounds are not here to be played: {error}", "soft")
-    body = html.text(f"Captions whose clip came far behind, of {len(seen.clips)} clips.")
-    for one in failures(seen, SHOWN):
-        cards = [_card(one.right, "what was meant"), _card(one.found, "what came first")]
-        body += (
-            html.quote(one.text, one.language) + html.text(f"Its clip came at place {one.rank}.") + html.cards(cards)
-        )
-    return body
-
-
-def _card(clip: Clip, words: str) -> str:
-    end = clip.start + SECONDS if clip.end is None else min(clip.end, clip.start + SECONDS)
-    samples = read_sound(clip.audio, RATE, clip.start, end)
-    picture = html.image(figures.spectrogram(samples, RATE, size=(320, 110)), f"spectrogram of {clip.id}")
-    said = clip.captions[0].text if clip.captions else clip.id
-    return html.text(words, "soft") + picture + html.audio(samples, RATE, said) + html.text(said)
-
-
 def _left_out(folder: Path, lines: Lines) -> str:
     bad = read_quarantine(folder / setup.QUARANTINE)
     skips = [line for line in lines if line["event"] == "skip"]
@@ -157,15 +140,42 @@ def _left_out(folder: Path, lines: Lines) -> str:
     return body
 
 
-def _made(folder: Path, config: RunConfig) -> str:
-    environment = json.loads((folder / "environment.json").read_text(encoding="utf8"))
-    plain = json.loads((folder / RUN).read_text(encoding="utf8"))
-    fields = [f"{name}={value}" for name, value in html.flattened({"seed": plain["seed"], "train": plain["train"]})]
-    again = f"supclap train {shlex.quote(config.data.path or 'DATA')} --out {shlex.quote(str(folder) + '-again')}"
-    command = shlex.join(["supclap", *environment["command"][1:]]) if environment.get("command") else again
+def _again(folder: Path) -> str:
+    """The command as it was typed, where there was one, and the same settings from Python."""
+    environment = _environment(folder)
+    typed = environment.get("command") or [""]
+    body = ""
+    program = Path(typed[0])
+    if program.name == "supclap" or program.parts[-2:] == ("supclap", "__main__.py"):
+        body = html.code(shlex.join(["supclap", *typed[1:]]))
+    run, again = str(folder), f"{folder}-again"
     return (
-        html.code(command)
+        body
+        + html.text("From Python, with the very settings of run.json:")
+        + html.code(
+            [
+                "import supclap",
+                "from supclap.settings import read",
+                "from supclap.training.config import RunConfig",
+                "",
+                f"config = read(RunConfig, {run + '/run.json'!r})",
+                f"supclap.train(config, out={again!r})",
+            ]
+        )
+        + html.text(f"Going on with it, had it been stopped: supclap train --resume {shlex.quote(run)}", "soft")
+    )
+
+
+def _made(folder: Path) -> str:
+    environment = _environment(folder)
+    plain = json.loads((folder / RUN).read_text(encoding="utf8"))
+    return (
+        html.text(f"Seed {plain['seed']}; commit {environment.get('commit') or 'unknown'}.")
         + html.folded("settings (run.json)", html.listing(plain))
         + html.folded("environment", html.listing(environment))
-        + html.text(f"The settings that decide most: {', '.join(fields[:6])}.", "soft")
     )
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "environment.json").read_text(encoding="utf8"))
+    return found

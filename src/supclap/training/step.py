@@ -58,6 +58,7 @@ class Stepper:
         self.device, self.precision, self.seed = device, precision, seed
         self.chunk, self.clip_norm, self.team = chunk, clip_norm, team or Team()
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.seen: dict[str, Any] = {}  # the rows of the newest batch, as the objective takes them
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
     def __call__(self, group: Sequence[Batch], step: int) -> StepResult:
@@ -116,6 +117,9 @@ class Stepper:
     def _loss(self, batch: Batch, audio: Tensor, text: Tensor, anchor: Tensor | None = None) -> LossOutput:
         bad = batches.bad_rows(audio, text, anchor)
         self._agree("an embedding is not finite", batch.clip_ids[bad].tolist() if bool(bad.any()) else [])
+        self.seen = {"audio": audio.detach(), "text": text.detach(), "clip_ids": batch.clip_ids}
+        if anchor is not None:
+            self.seen["anchor_text"] = anchor.detach()
         out: LossOutput = self.objective(audio, text, clip_ids=batch.clip_ids, anchor_text=anchor)
         return out
 
