@@ -66,8 +66,15 @@ def table(path: Path) -> list[Entry]:
         raise UserError(f"{path}: the table is empty")
     # A dict, not a set: the order of the columns shows in messages.
     known = columns(list(dict.fromkeys(name for row in rows for name in row.fields)), str(path))
-    base = path.absolute().parent
-    return [_placed(entry(row, known), base) for row in rows]
+    found = [entry(row, known) for row in rows]
+    base = _base(path.absolute().parent, found[0].audio)
+    return [_placed(one, base) for one in found]
+
+
+def _base(folder: Path, first: str) -> Path:
+    """Where the table's sounds lie: beside it, or in ``audio`` where its first one is there alone."""
+    aside = folder / "audio"
+    return aside if not (folder / first).exists() and (aside / first).exists() else folder
 
 
 def _placed(found: Entry, base: Path) -> Entry:
