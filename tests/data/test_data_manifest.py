@@ -291,3 +291,51 @@ def survives(path):
         return
     assert clips and all(isinstance(clip, Clip) and clip.id and clip.audio for clip in clips)
     assert all(said.text.strip() for clip in clips for said in clip.captions)
+
+
+def read_text(tmp_path, content):
+    (tmp_path / "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return manifest.read(tmp_path / "t.csv")
+
+
+def test_a_name_that_no_disk_can_hold_is_missing_and_no_crash(tmp_path):
+    (clip,) = read_text(tmp_path, "audio,caption\n" + "a" * 5000 + ".wav,x\n")
+    assert len(clip.audio) > 5000
+
+
+@pytest.mark.parametrize("url", ["https://x.org/a.wav", "S3://bucket/a.wav", "file:///a.wav"])
+def test_sounds_on_a_network_are_refused(tmp_path, url):
+    with pytest.raises(UserError, match="row 1.*lies on a network"):
+        read_text(tmp_path, f"audio,caption\n{url},x\n")
+
+
+def test_names_written_on_windows(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (clip,) = read_text(tmp_path, "audio,caption\nsub\\a.wav,x\n")
+    assert clip.audio == str(tmp_path / "sub" / "a.wav")
+    # A backslash may stand in a name.
+    (tmp_path / "sub\\a.wav").write_text("")
+    assert manifest.read(tmp_path / "t.csv")[0].audio == str(tmp_path / "sub\\a.wav")
+
+
+def test_columns_that_are_nearly_named(tmp_path):
+    with pytest.raises(UserError, match="no column 'caption'; is it 'captoin'"):
+        read_text(tmp_path, "audio,captoin\na.wav,x\n")
+    with pytest.warns(UserWarning, match="column 'strat' is not read; is it 'start'"):
+        read_text(tmp_path, "audio,caption,strat\na.wav,x,1\n")
+    with pytest.raises(UserError, match="'caption' and 'Caption' are one name"):
+        read_text(tmp_path, "audio,caption,Caption\na.wav,x,y\n")
+
+
+def test_one_line_in_another_encoding_spoils_no_other(tmp_path):
+    one, two = read_text(tmp_path, b"\xef\xbb\xbfaudio,caption\na.wav,\xc3\xa9\nb.wav,caf\xe9\n")
+    assert (one.captions[0].text, two.captions[0].text) == ("é", "café")
+
+
+def test_nothing_in_a_list_of_captions_is_blank(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"audio": "a.wav", "caption": ["x", null]}\n{"audio": "b.wav", "caption": NaN}')
+    one, two = manifest.read(tmp_path / "t.jsonl")
+    assert [said.text for said in one.captions] == ["x"] and two.captions == ()
+    (tmp_path / "t.jsonl").write_text('{"audio": true, "caption": "x"}')
+    with pytest.raises(UserError, match="'audio' holds a bool"):
+        manifest.read(tmp_path / "t.jsonl")

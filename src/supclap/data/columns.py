@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -72,7 +73,7 @@ class Columns:
 
 def columns(names: Sequence[str], table: str) -> Columns:
     """The meaning of a table's columns; UserError if none names the sounds."""
-    lower = {name.strip().lower(): name for name in names}
+    lower = _once(names, table)
     roles = {
         role: found for role, found in ((role, _first(lower, choices)) for role, choices in NAMES.items()) if found
     }
@@ -84,10 +85,34 @@ def columns(names: Sequence[str], table: str) -> Columns:
     captions += [(lower[name], _code(match)) for name in lower if (match := _numbered(name))]
     captions = captions or [(lower[name], code) for name, code in _codes(lower)]
     languages = {f"caption_{match[2]}": lower[name] for name in lower if (match := _OF_ONE.fullmatch(name))}
+    _misspelt(lower, roles, bool(captions), table)
     negatives = [roles["negative"]] if "negative" in roles else []
     negatives += [lower[name] for name in lower if re.fullmatch(r"negative_\d+", name)]
     of_one = {name: languages[name.lower()] for name, _ in captions if name.lower() in languages}
     return Columns(roles, tuple(captions), tuple(negatives), of_one)
+
+
+def _once(names: Sequence[str], table: str) -> dict[str, str]:
+    """The columns by their names in small letters."""
+    lower: dict[str, str] = {}
+    for name in names:
+        other = lower.setdefault(name.strip().lower(), name)
+        if other != name:
+            raise UserError(f"{table}: columns {other!r} and {name!r} are one name; rename one of them")
+    return lower
+
+
+def _misspelt(lower: dict[str, str], roles: dict[str, str], said: bool, table: str) -> None:
+    """UserError on a caption column that is nearly named so; a warning for what else would be left out unseen."""
+    # Not "end": too many short words are near it.
+    for role in ("caption", "start", "split", "language", "clip_id", "label", "source"):
+        if role in roles or (role == "caption" and said):
+            continue
+        near = [name for name in get_close_matches(role, lower, n=3, cutoff=0.8) if lower[name] not in roles.values()]
+        if near and role == "caption":
+            raise UserError(f"{table}: no column 'caption'; is it {lower[near[0]]!r}? rename it")
+        if near:
+            warnings.warn(f"{table}: column {lower[near[0]]!r} is not read; is it {role!r}? rename it", stacklevel=2)
 
 
 def _first(lower: dict[str, str], choices: Sequence[str]) -> str | None:
@@ -152,7 +177,9 @@ class _Reader:
         value = None if name is None else self._row.fields.get(name)
         if isinstance(value, dict) and name is not None:
             value = value.get("path", value)
-        if value is None or isinstance(value, (str, int, float)):
+        if isinstance(value, float) and math.isnan(value):
+            return None
+        if value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool)):
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             return _clean(str(value)) or None if value is not None else None
@@ -164,9 +191,9 @@ class _Reader:
         if not isinstance(value, (list, tuple)):
             return [self.text(name) or ""]
         for part in value:
-            if not isinstance(part, str):
+            if part is not None and not isinstance(part, str):
                 raise UserError(f"{self._row.place}: column {name!r} holds a list with a {type(part).__name__} in it")
-        return [_clean(part) for part in value] or [""]
+        return [_clean(part or "") for part in value] or [""]
 
     def seconds(self, name: str | None) -> float | None:
         """The value as seconds."""

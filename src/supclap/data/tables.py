@@ -45,12 +45,20 @@ def rows(path: str | Path) -> list[Row]:
 
 
 def text(path: Path) -> str:
-    """The file as text: UTF-8 or UTF-16 with a mark, UTF-8 without, else the Western code page."""
+    """The file as text: UTF-8 or UTF-16 with a mark, UTF-8 without; a line that is none in the Western code page."""
     data = path.read_bytes()
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", errors="replace")
     try:
         return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # Line by line: one that another program added must not spoil the others.
+        return "\n".join(_line(line) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+
+
+def _line(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("cp1252", errors="replace")
 
