@@ -133,3 +133,16 @@ def test_captions_by_language_that_are_none(tmp_path, cell):
     (tmp_path / "t.jsonl").write_text(json.dumps({"audio": "a.wav", "captions": cell}))
     with pytest.raises(UserError, match="row 1.*captions"):
         manifest.read(tmp_path / "t.jsonl")
+
+
+def test_linked_folders_are_read_and_loops_end(tmp_path):
+    touch(tmp_path / "disk" / "1-1-A-0.ogg")
+    (tmp_path / "esc" / "meta").mkdir(parents=True)
+    head = "filename,fold,target,category,esc10,src_file,take\n"
+    (tmp_path / "esc" / "meta" / "esc50.csv").write_text(head + "1-1-A-0.wav,1,0,dog,True,1,A\n")
+    (tmp_path / "esc" / "audio").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "again").symlink_to(tmp_path / "esc")
+    (tmp_path / "disk" / "self.wav").symlink_to(tmp_path / "disk" / "self.wav")
+    found = CORPORA["esc50"].find(tmp_path / "esc")
+    assert [clip.id for clip in found.clips] == ["1-1-A-0"] and not found.missing
+    assert [clip.id for clip in manifest.read(tmp_path / "esc")] == ["audio/1-1-A-0.ogg"]

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from supclap.audio.reader import walk
 from supclap.data import shards, tables
 from supclap.data.columns import SPLIT_NAMES, Entry, columns, entry
 from supclap.data.corpora.corpus import Corpus, Found, Sounds
@@ -23,7 +24,7 @@ VIDEO = 11
 
 def find(root: Path) -> Found:
     """The clips of every list and every shard in ``root``; the split is the name of the file or of its folder."""
-    lists = [path for path in sorted(root.rglob("*.json")) if _split(path, root) and not _hidden(path, root)]
+    lists = [path for path in _ending(root, ".json") if _split(path, root)]
     packed = _unpacked(root)
     if not lists and not packed:
         raise UserError(f"{root}: ml-audiocaps is expected to hold AudioCaps/test.json and its kin, or shards (.tar)")
@@ -62,13 +63,13 @@ def _listed(path: Path) -> list[tuple[list[str], Entry]]:
 
 def _unpacked(root: Path) -> list[Path]:
     """Every shard; a packed one (.tar.gz) is unpacked beside itself once."""
-    for path in sorted(root.rglob("*.tar.gz")):
+    for path in _ending(root, ".tar.gz"):
         plain = path.with_suffix("")
         if not plain.is_file():
             with whole(plain) as temporary, temporary.open("wb") as target:
                 for piece in _pieces(path):
                     target.write(piece)
-    return sorted(root.rglob("*.tar"))
+    return _ending(root, ".tar")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -96,8 +97,9 @@ def _corpus(path: Path, root: Path) -> str:
     return f"{parts[0]}/" if parts else ""
 
 
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
+def _ending(root: Path, ending: str) -> list[Path]:
+    found = sorted(place / name for place, names in walk(root) for name in names if name.endswith(ending))
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
 
 
 def _stem(name: str) -> str:

@@ -7,11 +7,11 @@ shipped with them name clips of the corpora that models are tested on; every lis
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from supclap.audio.reader import walk
 from supclap.data import tables
 from supclap.data.corpora.corpus import Corpus, Found, Sounds
 from supclap.data.corpora.translated import translations
@@ -51,7 +51,7 @@ def find(root: Path) -> Found:
 def _clips(root: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[list[Clip], list[str]]:
     # One number may name a sound in two parts, so that each part is looked for in its own folder.
     # The owners' zip files unpack to folders like FreeSound_flac.
-    places = sorted(Path(place) for place, _, _ in os.walk(root))
+    places = [place for place, _ in walk(root)]
     sounds = {part: [Sounds(place) for place in places if place.name in (part, f"{part}_flac")] for part in PARTS}
     sides = held_out([f"{part}/{_stem(fields['id'])}" for part, fields in rows])
     clips, missing = [], []
