@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supclap.audio.decode import AudioError
 from supclap.audio.reader import read as read_audio
 from supclap.data import manifest
 from supclap.data.folders import captions_of
@@ -161,14 +162,20 @@ def test_webdataset_shards(tmp_path):
         ]]  # fmt: skip
         shard(tmp_path / f"x-{number:03d}.tar", [*members, ("s9.txt", b"no sound here")])
     shard(tmp_path / "y.tar", [("k.flac", sound(99)), ("k.txt", b"said\n"), ("k.cls", b"7")])
-    clips = manifest.read(tmp_path / "x-{000..002}.tar")
+    every = manifest.read(tmp_path / "x-{000..002}.tar")
+    # A sample that has lost its sound is there, and is put aside when it is read.
+    lost = [clip for clip in every if clip.id.endswith("/s9")]
+    assert len(lost) == 3 and len(every) == 9
+    with pytest.raises(AudioError, match="holds no member 's9'"):
+        read_audio(lost[0].audio, 8000)
+    clips = [clip for clip in every if clip not in lost]
     assert [clip.captions[0].text for clip in clips] == ["c00", "c01", "c10", "c11", "c20", "c21"]
     assert [clip.id for clip in clips][:3] == ["x-000/s0", "x-000/s1", "x-001/s0"] and clips[0].label == "l"
-    assert manifest.read(str(tmp_path / "x-*.tar")) == clips
+    assert manifest.read(str(tmp_path / "x-*.tar")) == every
     assert np.array_equal(read_audio(clips[3].audio, 8000), read_audio(sound(11), 8000))
     (one,) = manifest.read(tmp_path / "y.tar")
     assert one.captions == (Caption("said"),) and one.label == "7"
-    assert len(manifest.read(tmp_path)) == 7
+    assert len(manifest.read(tmp_path)) == 10
     with pytest.raises(UserError, match="1 shards are not there"):
         manifest.read(tmp_path / "x-{000..003}.tar")
     again = manifest.read(manifest.write(clips, tmp_path / "table" / "t.csv"))

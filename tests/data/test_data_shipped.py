@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from test_data_corpora import touch
 
+from supclap.audio.reader import read
 from supclap.data import manifest
+from supclap.data.check import check
 from supclap.data.corpora import CORPORA
 from supclap.schema import Caption, UserError
 
@@ -146,3 +148,44 @@ def test_linked_folders_are_read_and_loops_end(tmp_path):
     found = CORPORA["esc50"].find(tmp_path / "esc")
     assert [clip.id for clip in found.clips] == ["1-1-A-0"] and not found.missing
     assert [clip.id for clip in manifest.read(tmp_path / "esc")] == ["audio/1-1-A-0.ogg"]
+
+
+def test_classes_that_hugging_face_keeps_as_numbers(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    kinds = {"file": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    rows = {"file": ["a.wav", "b.wav", "c.wav"], "label": [1, 0, -1]}
+    table = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
+    table.save_to_disk(tmp_path / "saved")
+    table.to_parquet(tmp_path / "t.parquet")
+    for data in ("saved", "t.parquet"):
+        assert [clip.label for clip in manifest.read(tmp_path / data)] == ["dog", "cat", None]
+
+
+def test_a_parquet_table_with_some_sounds_inside_and_some_beside(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    touch(tmp_path / "a.wav")
+    rows = [{"bytes": (tmp_path / "a.wav").read_bytes(), "path": "x"}, {"bytes": None, "path": "a.wav"}]
+    pq.write_table(pa.table({"audio": pa.array(rows), "caption": ["x", "y"]}), tmp_path / "t.parquet")
+    assert [len(read(clip.audio, 8000)) for clip in manifest.read(tmp_path / "t.parquet")] == [800, 800]
+
+
+def tar(path, **members):
+    with tarfile.open(path, "w") as out:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            out.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def test_shards_whose_samples_have_lost_a_member_or_have_dots_in_their_names(tmp_path):
+    touch(tmp_path / "a.wav")
+    sound = (tmp_path / "a.wav").read_bytes()
+    report = check(str(tar(tmp_path / "s.tar", **{"1.json": b'{"caption": "x"}', "2.wav": sound, "3.txt": b"y"})))
+    assert [entry["audio"].partition("::")[2] for entry in report["unreadable"]] == ["1", "3"]
+    assert (report["rows"], report["clips"], len(report["empty_captions"])) == (3, 1, 1)
+    dots = {"dog.1.wav": sound, "dog.1.txt": b"one", "dog.2.wav": sound, "dog.2.txt": b"two", "cat.x.wav": sound}
+    clips = manifest.read(tar(tmp_path / "d.tar", **dots, **{"cat.txt": b"three"}))
+    assert [clip.captions[0].text for clip in clips] == ["one", "two", "three"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from supclap.audio.reader import sound_files
 from supclap.data.columns import Entry, columns, entry
-from supclap.data.tables import Row, arrow_table
+from supclap.data.tables import Row, arrow_table, name_classes
 from supclap.schema import Caption, UserError
 
 # Words of folders and files that say nothing of a sound.
@@ -102,8 +102,10 @@ def _examples(folder: Path, split: str | None, part: Any) -> list[Entry]:
     if inside and len(part.column_names) == len(inside):
         light = [{} for _ in addresses]
     paths = {name: _paths(part, name) for name in inside}
+    named = {name: feature.names for name, feature in part.features.items() if hasattr(feature, "int2str")}
     rows = []
     for number, fields in enumerate(light):
+        fields |= name_classes(fields, named)
         for name in inside:
             fields[name] = paths[name][number] or addresses[number].format(name)
         rows.append(Row(f"{place}, row {number + 1}", fields if split is None else {"split": split, **fields}))

@@ -199,9 +199,27 @@ def plain_rows(path: Path, table: Any) -> Iterator[Row]:
         or (pa.types.is_struct(entry.type) and entry.type.get_field_index("bytes") >= 0)
     ]
     light = table.drop_columns([name for name in inside if name in table.column_names])
+    named = _classes(schema)
     for number, fields in enumerate(light.to_pylist()):
+        fields |= name_classes(fields, named)
         fields |= {name: f"{path.name}::{name}::{number}" for name in inside}
         yield Row(f"{path}, row {number + 1}", {name: _present(value) for name, value in fields.items()})
+
+
+def _classes(schema: Any) -> dict[str, list[str]]:
+    """The names of classes that Hugging Face keeps as numbers, by column."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        kinds = {name: kind for name, kind in features.items() if isinstance(kind, dict)}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return {}
+    return {name: kind.get("names") or [] for name, kind in kinds.items() if kind.get("_type") == "ClassLabel"}
+
+
+def name_classes(fields: dict[str, Any], named: dict[str, list[str]]) -> dict[str, str | None]:
+    """The columns that hold a class as a number, with its name; -1 marks a row without one."""
+    numbers = {name: fields[name] for name in named if isinstance(fields.get(name), int)}
+    return {name: named[name][number] if 0 <= number < len(named[name]) else None for name, number in numbers.items()}
 
 
 def _schema(path: Path) -> Any:
