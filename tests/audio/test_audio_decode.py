@@ -90,7 +90,10 @@ def test_one_sample():
     assert got.tolist() == [[0.5]]
 
 
-@pytest.mark.parametrize("kind,subtype", [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", None)])
+@pytest.mark.parametrize(
+    "kind,subtype",
+    [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", None), ("AIFF", "DWVW_16"), ("WAV", "GSM610")],
+)
 @pytest.mark.parametrize("start,end", [(0.0, 1.0), (1.25, 2.5), (7.9, None), (3.0, 99.0)])
 def test_a_part_is_a_slice_of_the_whole(tmp_path, kind, subtype, start, end):
     path = tmp_path / f"a.{kind.lower()}"

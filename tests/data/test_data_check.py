@@ -122,3 +122,7 @@ def test_the_recordings_common_to_esc50_and_us8k_are_found(shared, tmp_path):
     tables = [str(manifest.write(clips, tmp_path / f"{len(clips)}.csv")) for clips in thin]
     leaks = [leak for leak in check(tables)["leaks"] if "tables" in leak]
     assert len(common) == 18 and {leak["recording"] for leak in leaks} == common
+
+
+def test_a_control_character_is_suspicious():
+    assert suspicion("a\x00dog") == "a control character" and suspicion("a dog\tbarks") is None

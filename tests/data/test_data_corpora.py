@@ -3,6 +3,9 @@
 import csv
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from supclap.data import manifest
 from supclap.data.corpora import CORPORA
 from supclap.data.corpora.audiocaps import habits
 from supclap.data.corpora.translated import add
+from supclap.data.prepare import prepare
 from supclap.data.split import recording
 from supclap.schema import Caption, Clip, UserError
 
@@ -199,3 +203,37 @@ def test_prepare_then_the_name_alone(tmp_path, capsys):
     (clip,) = manifest.read("esc50")
     assert clip.label == "dog" and clip.audio.endswith(".flac") and soundfile.info(clip.audio).samplerate == 4000
     assert run(["corpus", "prepare", "esc5", str(root)]) == 2 and "did you mean 'esc50'" in capsys.readouterr().err
+
+
+KILLED = """
+import os, signal, sys, soundfile
+from supclap.data import manifest, prepare
+whole, seen = soundfile.write, []
+def write(path, samples, rate, **how):
+    seen.append(path)
+    if len(seen) == 3:
+        open(path, "wb").write(b"fLaC half a file")
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(path, samples, rate, **how)
+soundfile.write = write
+prepare.prepare(manifest.read(sys.argv[1]), sys.argv[2], 4000, workers=1)
+"""
+
+
+def test_prepare_killed_in_the_middle_of_a_file_goes_on(tmp_path):
+    for number in range(6):
+        touch(tmp_path / "in" / f"{number}.wav")
+    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "in"), str(tmp_path / "out")], check=False)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.flac") if path.suffix == ".flac"}
+    assert child.returncode == -signal.SIGKILL and len(kept) == 2
+    done = prepare(manifest.read(tmp_path / "in"), tmp_path / "out", 4000, workers=2)
+    assert (len(done.clips), done.made, done.bad) == (6, 4, [])
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+    assert {soundfile.info(clip.audio).frames for clip in done.clips} == {400}
+
+
+def test_two_clips_of_one_sound_are_prepared_at_once(tmp_path):
+    touch(tmp_path / "a.wav")
+    clips = [Clip(str(number), str(tmp_path / "a.wav")) for number in range(40)]
+    done = prepare(clips, tmp_path / "out", 4000, workers=8)
+    assert len(done.clips) == 40 and len({clip.audio for clip in done.clips}) == 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supclap.audio.decode import AudioError
 from supclap.audio.reader import read as read_audio
 from supclap.data import manifest
 from supclap.data.folders import captions_of
@@ -161,14 +162,20 @@ def test_webdataset_shards(tmp_path):
         ]]  # fmt: skip
         shard(tmp_path / f"x-{number:03d}.tar", [*members, ("s9.txt", b"no sound here")])
     shard(tmp_path / "y.tar", [("k.flac", sound(99)), ("k.txt", b"said\n"), ("k.cls", b"7")])
-    clips = manifest.read(tmp_path / "x-{000..002}.tar")
+    every = manifest.read(tmp_path / "x-{000..002}.tar")
+    # A sample that has lost its sound is there, and is put aside when it is read.
+    lost = [clip for clip in every if clip.id.endswith("/s9")]
+    assert len(lost) == 3 and len(every) == 9
+    with pytest.raises(AudioError, match="holds no member 's9'"):
+        read_audio(lost[0].audio, 8000)
+    clips = [clip for clip in every if clip not in lost]
     assert [clip.captions[0].text for clip in clips] == ["c00", "c01", "c10", "c11", "c20", "c21"]
     assert [clip.id for clip in clips][:3] == ["x-000/s0", "x-000/s1", "x-001/s0"] and clips[0].label == "l"
-    assert manifest.read(str(tmp_path / "x-*.tar")) == clips
+    assert manifest.read(str(tmp_path / "x-*.tar")) == every
     assert np.array_equal(read_audio(clips[3].audio, 8000), read_audio(sound(11), 8000))
     (one,) = manifest.read(tmp_path / "y.tar")
     assert one.captions == (Caption("said"),) and one.label == "7"
-    assert len(manifest.read(tmp_path)) == 7
+    assert len(manifest.read(tmp_path)) == 10
     with pytest.raises(UserError, match="1 shards are not there"):
         manifest.read(tmp_path / "x-{000..003}.tar")
     again = manifest.read(manifest.write(clips, tmp_path / "table" / "t.csv"))
@@ -291,3 +298,51 @@ def survives(path):
         return
     assert clips and all(isinstance(clip, Clip) and clip.id and clip.audio for clip in clips)
     assert all(said.text.strip() for clip in clips for said in clip.captions)
+
+
+def read_text(tmp_path, content):
+    (tmp_path / "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return manifest.read(tmp_path / "t.csv")
+
+
+def test_a_name_that_no_disk_can_hold_is_missing_and_no_crash(tmp_path):
+    (clip,) = read_text(tmp_path, "audio,caption\n" + "a" * 5000 + ".wav,x\n")
+    assert len(clip.audio) > 5000
+
+
+@pytest.mark.parametrize("url", ["https://x.org/a.wav", "S3://bucket/a.wav", "file:///a.wav"])
+def test_sounds_on_a_network_are_refused(tmp_path, url):
+    with pytest.raises(UserError, match="row 1.*lies on a network"):
+        read_text(tmp_path, f"audio,caption\n{url},x\n")
+
+
+def test_names_written_on_windows(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (clip,) = read_text(tmp_path, "audio,caption\nsub\\a.wav,x\n")
+    assert clip.audio == str(tmp_path / "sub" / "a.wav")
+    # A backslash may stand in a name.
+    (tmp_path / "sub\\a.wav").write_text("")
+    assert manifest.read(tmp_path / "t.csv")[0].audio == str(tmp_path / "sub\\a.wav")
+
+
+def test_columns_that_are_nearly_named(tmp_path):
+    with pytest.raises(UserError, match="no column 'caption'; is it 'captoin'"):
+        read_text(tmp_path, "audio,captoin\na.wav,x\n")
+    with pytest.warns(UserWarning, match="column 'strat' is not read; is it 'start'"):
+        read_text(tmp_path, "audio,caption,strat\na.wav,x,1\n")
+    with pytest.raises(UserError, match="'caption' and 'Caption' are one name"):
+        read_text(tmp_path, "audio,caption,Caption\na.wav,x,y\n")
+
+
+def test_one_line_in_another_encoding_spoils_no_other(tmp_path):
+    one, two = read_text(tmp_path, b"\xef\xbb\xbfaudio,caption\na.wav,\xc3\xa9\nb.wav,caf\xe9\n")
+    assert (one.captions[0].text, two.captions[0].text) == ("é", "café")
+
+
+def test_nothing_in_a_list_of_captions_is_blank(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"audio": "a.wav", "caption": ["x", null]}\n{"audio": "b.wav", "caption": NaN}')
+    one, two = manifest.read(tmp_path / "t.jsonl")
+    assert [said.text for said in one.captions] == ["x"] and two.captions == ()
+    (tmp_path / "t.jsonl").write_text('{"audio": true, "caption": "x"}')
+    with pytest.raises(UserError, match="'audio' holds a bool"):
+        manifest.read(tmp_path / "t.jsonl")

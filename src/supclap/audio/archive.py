@@ -88,6 +88,9 @@ def _tar_member(path: str, name: str) -> bytes:
 def _cell(path: str, column: str, row: int) -> bytes:
     value = _arrow_cell(path, column, row) if path.endswith(".arrow") else _parquet_cell(path, column, row)
     data = value.get("bytes") if isinstance(value, dict) else value
+    if data is None and isinstance(value, dict) and value.get("path"):
+        # Kept beside the table, not in it.
+        return Path(path).parent.joinpath(value["path"]).read_bytes()
     if not isinstance(data, bytes):
         raise ValueError(f"row {row} of {column!r} holds no bytes")
     return data

@@ -65,7 +65,8 @@ class Plain:
 
     def _seek(self, first: int) -> None:
         """Stand before ``first``, and let no later read move."""
-        if first > 0 and self._file.seekable():
+        # libsndfile says that it can seek in DWVW, and then it cannot.
+        if first > 0 and self._file.seekable() and not self._file.subtype.startswith("DWVW"):
             # A lossy decoder needs a while to settle, and libsndfile misses the very end of an Ogg file.
             settle = self.rate if self._file.format in LOSSY else 0
             aim = min(first, first if self.frames is None else self.frames)

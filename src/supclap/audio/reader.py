@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +89,24 @@ def sound_files(folder: str | Path) -> list[Path]:
     root = Path(folder)
     if not root.is_dir():
         raise UserError(f"{folder}: no such folder")
-    found = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    found = (
+        path for folder, names in walk(root) for name in names if (path := folder / name).suffix.lower() in SUFFIXES
+    )
+    seen = sorted(path for path in found if path.is_file())
+    return [path for path in seen if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """(folder, names of its files), links followed too; a folder that is met again by another way comes once."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        yield Path(place), sorted(names)
 
 
 def content_hash(item: Item, start: float = 0.0, end: float | None = None) -> str:

@@ -203,6 +203,8 @@ def suspicion(text: str) -> str | None:
         return "no letter in it"
     if len(text) > LONG_CAPTION:
         return f"{len(text)} characters"
+    if re.search("[\x00-\x08\x0b-\x1f\x7f]", text):
+        return "a control character"
     if "\ufffd" in text or re.search("Ã[\x80-\xbf©¨¤¶¼]|â€", text):
         return "broken encoding"
     return None

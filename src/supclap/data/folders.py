@@ -10,7 +10,7 @@ from typing import Any
 
 from supclap.audio.reader import sound_files
 from supclap.data.columns import Entry, columns, entry
-from supclap.data.tables import Row, arrow_table
+from supclap.data.tables import Row, arrow_table, name_classes
 from supclap.schema import Caption, UserError
 
 # Words of folders and files that say nothing of a sound.
@@ -18,24 +18,31 @@ EMPTY_WORDS = frozenset("audio sound sounds sfx wav wave ogg mp3 flac file files
 
 
 def sounds(folder: Path, names: bool) -> list[Entry]:
-    """A row a sound file; the folder it lies in is its label, its path its caption if ``names``."""
+    """A row a sound file; its folder is its label (its name, if all lie in one), its path its caption if ``names``."""
     root = folder.absolute()
     found = sound_files(root)
     if not found:
         raise UserError(f"{folder}: holds no sound file")
     relative = [path.relative_to(root) for path in found]
     captions = captions_of(relative) if names else [""] * len(found)
+    flat = len({short.parent for short in relative}) == 1
     return [
         Entry(
             place=str(path),
             audio=str(path),
             clip_id=short.as_posix(),
             named=short.as_posix(),
-            label=short.parent.name or None,
+            label=_name_label(short) if flat else short.parent.name or None,
             captions=(Caption(said),) if said else (),
         )
         for path, short, said in zip(found, relative, captions, strict=True)
     ]
+
+
+def _name_label(path: Path) -> str | None:
+    """The last part of a file's name in words: dog_2.wav is a dog, animals__birds__crow.ogg a crow."""
+    last = [part for part in path.stem.split("__") if part][-1:]
+    return " ".join(_words(Path(*last))) or None if last else None
 
 
 def captions_of(paths: Sequence[Path]) -> list[str]:
@@ -95,8 +102,10 @@ def _examples(folder: Path, split: str | None, part: Any) -> list[Entry]:
     if inside and len(part.column_names) == len(inside):
         light = [{} for _ in addresses]
     paths = {name: _paths(part, name) for name in inside}
+    named = {name: feature.names for name, feature in part.features.items() if hasattr(feature, "int2str")}
     rows = []
     for number, fields in enumerate(light):
+        fields |= name_classes(fields, named)
         for name in inside:
             fields[name] = paths[name][number] or addresses[number].format(name)
         rows.append(Row(f"{place}, row {number + 1}", fields if split is None else {"split": split, **fields}))

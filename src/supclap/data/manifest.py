@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from supclap.schema import Caption, Clip, UserError, unknown
 from supclap.settings import cache_folder, write_json
 
 Data = str | Path | Sequence[Clip]
+WINDOWS = "\\"
 CaptionsFrom = Literal["names"] | None
 # A folder that holds one of these is read through it.
 OWN_TABLES = (
@@ -66,14 +68,25 @@ def table(path: Path) -> list[Entry]:
         raise UserError(f"{path}: the table is empty")
     # A dict, not a set: the order of the columns shows in messages.
     known = columns(list(dict.fromkeys(name for row in rows for name in row.fields)), str(path))
-    base = path.absolute().parent
-    return [_placed(entry(row, known), base) for row in rows]
+    found = [entry(row, known) for row in rows]
+    base = _base(path.absolute().parent, found[0].audio)
+    return [_placed(one, base) for one in found]
+
+
+def _base(folder: Path, first: str) -> Path:
+    """Where the table's sounds lie: beside it, or in ``audio`` where its first one is there alone."""
+    # os.path: a name that no disk can hold is not there, and no error yet.
+    aside = folder / "audio"
+    return aside if not os.path.exists(folder / first) and os.path.exists(aside / first) else folder
 
 
 def _placed(found: Entry, base: Path) -> Entry:
-    audio = os.path.expanduser(found.audio)
-    identity = found.clip_id or _identity(found)
-    return replace(found, audio=os.path.normpath(os.path.join(base, audio)), clip_id=identity, named=found.audio)
+    if re.match(r"[a-z][a-z0-9+.-]*://", found.audio, re.IGNORECASE):
+        raise UserError(f"{found.place}: {found.audio!r} lies on a network; download it and name the file")
+    audio = os.path.normpath(os.path.join(base, os.path.expanduser(found.audio)))
+    if WINDOWS in found.audio and not os.path.exists(audio):
+        audio = os.path.normpath(os.path.join(base, found.audio.replace(WINDOWS, "/")))
+    return replace(found, audio=audio, clip_id=found.clip_id or _identity(found), named=found.audio)
 
 
 def _identity(found: Entry) -> str:

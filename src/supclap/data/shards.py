@@ -6,7 +6,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,31 @@ def _braces(pattern: str) -> Iterator[str]:
 
 
 def _samples(shard: Path) -> Iterator[Row]:
-    groups: dict[str, dict[str, str]] = {}
-    for name in tar_index(shard):
-        folder, base = os.path.split(name)
-        key, _, ending = base.partition(".")
-        groups.setdefault(os.path.join(folder, key), {})[ending.lower()] = name
-    for key, members in groups.items():
+    for key, members in _groups(list(tar_index(shard))).items():
         sound = next((name for ending, name in members.items() if f".{ending}" in SUFFIXES), None)
-        if sound is not None:
-            place = f"{shard}, sample {key}"
-            # The name of the shard is part of the identity: keys begin anew in every shard.
-            fields: dict[str, Any] = {"audio": f"{shard}::{sound}", "clip_id": f"{shard.stem}/{key}"}
-            yield Row(place, fields | _said(shard, members, place))
+        if sound is None and not members.keys() & {"json", *TEXTS}:
+            continue
+        place = f"{shard}, sample {key}"
+        # A sample that has lost its sound stays, to be put aside with a reason when it is read.
+        # The name of the shard is part of the identity: keys begin anew in every shard.
+        fields: dict[str, Any] = {"audio": f"{shard}::{sound or key}", "clip_id": f"{shard.stem}/{key}"}
+        yield Row(place, fields | _said(shard, members, place))
+
+
+def _groups(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The members of every sample, by the last part of their endings."""
+    first: dict[str, list[str]] = {}
+    for name in names:
+        folder, base = os.path.split(name)
+        first.setdefault(os.path.join(folder, base.partition(".")[0]), []).append(name)
+    groups: dict[str, dict[str, str]] = {}
+    for key, members in first.items():
+        # A sample's name ends at its first dot; where that gives it several sounds, the dots belong to the names.
+        several = sum(os.path.splitext(name)[1].lower() in SUFFIXES for name in members) > 1
+        for name in members:
+            stem, ending = os.path.splitext(name)
+            groups.setdefault(stem if several else key, {})[ending[1:].lower()] = name
+    return groups
 
 
 def _said(shard: Path, members: dict[str, str], place: str) -> dict[str, Any]:

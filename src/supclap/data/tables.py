@@ -45,12 +45,20 @@ def rows(path: str | Path) -> list[Row]:
 
 
 def text(path: Path) -> str:
-    """The file as text: UTF-8 or UTF-16 with a mark, UTF-8 without, else the Western code page."""
+    """The file as text: UTF-8 or UTF-16 with a mark, UTF-8 without; a line that is none in the Western code page."""
     data = path.read_bytes()
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", errors="replace")
     try:
         return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # Line by line: one that another program added must not spoil the others.
+        return "\n".join(_line(line) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+
+
+def _line(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("cp1252", errors="replace")
 
@@ -191,9 +199,27 @@ def plain_rows(path: Path, table: Any) -> Iterator[Row]:
         or (pa.types.is_struct(entry.type) and entry.type.get_field_index("bytes") >= 0)
     ]
     light = table.drop_columns([name for name in inside if name in table.column_names])
+    named = _classes(schema)
     for number, fields in enumerate(light.to_pylist()):
+        fields |= name_classes(fields, named)
         fields |= {name: f"{path.name}::{name}::{number}" for name in inside}
         yield Row(f"{path}, row {number + 1}", {name: _present(value) for name, value in fields.items()})
+
+
+def _classes(schema: Any) -> dict[str, list[str]]:
+    """The names of classes that Hugging Face keeps as numbers, by column."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        kinds = {name: kind for name, kind in features.items() if isinstance(kind, dict)}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return {}
+    return {name: kind.get("names") or [] for name, kind in kinds.items() if kind.get("_type") == "ClassLabel"}
+
+
+def name_classes(fields: dict[str, Any], named: dict[str, list[str]]) -> dict[str, str | None]:
+    """The columns that hold a class as a number, with its name; -1 marks a row without one."""
+    numbers = {name: fields[name] for name in named if isinstance(fields.get(name), int)}
+    return {name: named[name][number] if 0 <= number < len(named[name]) else None for name, number in numbers.items()}
 
 
 def _schema(path: Path) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from supclap.audio.reader import SUFFIXES
+from supclap.audio.reader import SUFFIXES, walk
 from supclap.schema import Clip, UserError
 
 
@@ -64,12 +64,11 @@ class Sounds:
 
     def __init__(self, folder: Path) -> None:
         self._by_stem: dict[str, str] = {}
-        for root, folders, names in os.walk(folder):
-            folders.sort()
-            for name in sorted(names):
+        for place, names in walk(Path(os.path.abspath(folder))):
+            for name in names:
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() in SUFFIXES:
-                    self._by_stem.setdefault(stem, os.path.join(os.path.abspath(root), name))
+                    self._by_stem.setdefault(stem, os.path.join(place, name))
 
     def __len__(self) -> int:
         return len(self._by_stem)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from supclap.audio.reader import walk
 from supclap.data import tables
 from supclap.data.corpora.corpus import Corpus, Found, Sounds
 from supclap.data.corpora.translated import translations
@@ -49,7 +50,9 @@ def find(root: Path) -> Found:
 
 def _clips(root: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[list[Clip], list[str]]:
     # One number may name a sound in two parts, so that each part is looked for in its own folder.
-    sounds = {part: [Sounds(place) for place in sorted(root.rglob(part)) if place.is_dir()] for part in PARTS}
+    # The owners' zip files unpack to folders like FreeSound_flac.
+    places = [place for place, _ in walk(root)]
+    sounds = {part: [Sounds(place) for place in places if place.name in (part, f"{part}_flac")] for part in PARTS}
     sides = held_out([f"{part}/{_stem(fields['id'])}" for part, fields in rows])
     clips, missing = [], []
     for part, fields in rows:
