@@ -27,7 +27,10 @@ def save(model: DualModel, folder: str | os.PathLike[str]) -> None:
     from safetensors.torch import save_file
 
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be made a folder ({error.strerror or error}); give another one") from error
     referred = {part: digest for part, digest in model.origins.items() if getattr(model, part).digest() == digest}
     for part in PARTS:
         if part not in referred and hasattr(getattr(model, part), "save_assets"):
@@ -68,13 +71,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not JSON ({error})") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not isinstance(held, dict):
         raise UserError(f"{path}: not a model's description")
-    if isinstance(held.get("format"), int) and held["format"] > FORMAT:
-        raise UserError(
-            f"{path}: format={held['format']}, and this supclap reads up to {FORMAT}; install a newer supclap"
-        )
+    if "format" in held:
+        _check_format(path, held["format"])
     return held
+
+
+def _check_format(path: Path, form: object) -> None:
+    if isinstance(form, bool) or not isinstance(form, int) or form < 1:
+        raise UserError(f"{path}: format={form!r} is no format of supclap; the file is damaged")
+    if form > FORMAT:
+        raise UserError(f"{path}: format={form}, and this supclap reads up to {FORMAT}; install a newer supclap")
 
 
 def push(model: DualModel, name: str, private: bool) -> str:

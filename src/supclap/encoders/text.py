@@ -109,6 +109,17 @@ def transformer_parts(model: nn.Module) -> list[nn.Module]:
     return embeddings + list(stack) if stack is not None else []
 
 
+def ordered_parts(model: nn.Module) -> list[nn.Module]:
+    """What a model is made of, in its order: each layer of its stacks is a part, and each module beside them."""
+    parts: list[nn.Module] = []
+    for name, child in model.named_children():
+        if isinstance(child, nn.ModuleList):
+            parts += list(child)
+        else:
+            parts += ordered_parts(child) if name == "encoder" else [child]
+    return [part for part in parts if any(True for _ in part.parameters())]
+
+
 def all_unknown(tokenizer: Any, text: str) -> bool:
     """Whether nothing of a text is known to a tokenizer."""
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
