@@ -11,6 +11,7 @@ from typing import Any
 
 from supclap.encoders import bridge, folder
 from supclap.encoders.dual import DualModel, DualSettings
+from supclap.encoders.mlclap import load_mlclap
 from supclap.encoders.weights import fit, tensors
 from supclap.encoders.whole import load_clap, load_sentence
 from supclap.runtime import device as choose
@@ -34,6 +35,8 @@ def _load(name: str, trust_remote_code: bool) -> Any:
         return load_clap(name[3:], trust_remote_code)
     if name.startswith("st:"):
         return load_sentence(name[3:], trust_remote_code)
+    if name.startswith("mlclap:"):
+        return load_mlclap(name[7:])
     path = Path(name).expanduser()
     if not path.is_dir():
         path = _from_hub(name)
