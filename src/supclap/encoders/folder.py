@@ -22,8 +22,11 @@ CONFIG = "config.json"
 PARTS = ("audio", "text")
 
 
-def save(model: DualModel, folder: str | os.PathLike[str]) -> None:
-    """Write the model; the weights come last, under a temporary name, so that half a folder is never taken for one."""
+def save(model: DualModel, folder: str | os.PathLike[str], name: str = "THIS FOLDER") -> None:
+    """Write the model, which its card calls ``name``.
+
+    The weights come last, under a temporary name, so that half a folder is never taken for one.
+    """
     from safetensors.torch import save_file
 
     target = Path(folder)
@@ -42,7 +45,7 @@ def save(model: DualModel, folder: str | os.PathLike[str]) -> None:
         if key.split(".")[0] not in referred
     }
     write_json(describe(model, referred), target / CONFIG)
-    (target / "README.md").write_text(card(model), encoding="utf8")
+    (target / "README.md").write_text(card(model, name), encoding="utf8")
     temporary = target / f".{WEIGHTS}.{os.getpid()}.tmp"
     save_file(state, temporary, metadata={"format": "pt"})
     temporary.replace(target / WEIGHTS)
@@ -95,7 +98,7 @@ def push(model: DualModel, name: str, private: bool) -> str:
 
     hub = HfApi()
     with tempfile.TemporaryDirectory() as folder:
-        save(model, folder)
+        save(model, folder, name)
         try:
             hub.create_repo(name, private=private, exist_ok=True)
             return str(hub.upload_folder(repo_id=name, folder_path=folder))
