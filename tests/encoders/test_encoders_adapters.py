@@ -5,6 +5,7 @@ import pytest
 import torch
 from encoder_cases import noise
 
+from supclap.encoders import languages
 from supclap.encoders.dual import DualSettings
 from supclap.encoders.hfaudio import HfAudioSettings
 from supclap.encoders.hub import load
@@ -249,3 +250,18 @@ def test_an_audio_encoder_is_frozen_in_part_and_recomputes(tmp_path):
 def test_audio_folders_that_are_none(tmp_path):
     with pytest.raises(UserError, match="cannot be loaded"):
         HfAudioSettings(model=str(tmp_path)).build()
+
+
+def test_the_languages_are_those_of_nllb():
+    """202 codes with their scripts; each is found by its three letters, unless another script is the usual one."""
+    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+
+    assert set(FAIRSEQ_LANGUAGE_CODES) == languages.CODES and len(languages.CODES) == 202
+    for code in languages.CODES:
+        assert languages.full(code) == code and languages.full(code[:3])[:3] == code[:3]
+    assert [languages.full(code) for code in ("zho", "cat", "jpn", "arb")] == [
+        "zho_Hans", "cat_Latn", "jpn_Jpan", "arb_Arab",
+    ]  # fmt: skip
+    for code, near in (("FRA", "fra"), ("de", "deu"), ("en-US", "eng"), ("zh_CN", "zho"), ("qqq", "eng")):
+        with pytest.raises(UserError, match=f"did you mean '{near}'"):
+            languages.full(code)
