@@ -148,3 +148,21 @@ def test_code_of_a_sentence_transformers_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="mine.Module.*trust_remote_code"):
         load(f"st:{tmp_path}")
     assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "words"),
+    [
+        ("{", "not JSON"),
+        ('["a"]', "no list of modules"),
+        ('{"type": "x"}', "no list of modules"),
+        ('[{"type": "mine.Model"}]', "wants to run code of its own.*trust_remote_code=True"),
+    ],
+)
+def test_sentence_transformers_folders_that_are_damaged_or_bring_code(tmp_path, modules, words):
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "modules.json").write_text(modules)
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'proof')!r}, 'w')\n")
+    with pytest.raises(UserError, match=words):
+        load(f"st:{tmp_path}")
+    assert not (tmp_path / "proof").exists()
