@@ -27,7 +27,7 @@ class UserError(Exception):
 def unknown(field_name: str, value: object, choices: Sequence[str] | Mapping[str, object]) -> UserError:
     """The error for a name that is none of ``choices``, with the nearest one."""
     names = sorted(choices)
-    near = get_close_matches(str(value), names, n=1)
+    near = [name for name in names if name.lower() == str(value).lower()] or get_close_matches(str(value), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return UserError(f"{field_name}={value!r} is unknown; {hint}choose from {', '.join(names)}")
 

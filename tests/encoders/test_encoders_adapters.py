@@ -5,6 +5,7 @@ import pytest
 import torch
 from encoder_cases import noise
 
+from supclap.encoders import languages
 from supclap.encoders.dual import DualSettings
 from supclap.encoders.hfaudio import HfAudioSettings
 from supclap.encoders.hub import load
@@ -180,6 +181,87 @@ def test_audio_encoders_of_transformers(tmp_path, kind):
     assert np.array_equal(load(tmp_path / "saved").embed_audio(sounds), model.embed_audio(sounds))
 
 
+def write_raw(folder, kind):
+    """Encoders of raw samples and of features without a fixed length."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    if kind == "pe-audio":
+        dac = {"model_type": "dac", "encoder_hidden_size": 4, "downsampling_ratios": [2, 4], "codebook_dim": 8}
+        shape |= {"num_key_value_heads": 2, "head_dim": 8}
+        config = transformers.PeAudioEncoderConfig(**shape, dac_config=dac | {"hidden_size": 16})
+        encoder = transformers.PeAudioEncoder(config)
+        with torch.no_grad():  # as it starts, its class token hears next to nothing
+            for value in encoder.parameters():
+                value.mul_(20.0 if value.dim() > 1 else 1.0)
+        encoder.save_pretrained(folder)
+        transformers.PeAudioFeatureExtractor(sampling_rate=16000, hop_length=8).save_pretrained(folder)
+        return folder
+    if kind == "wav2vec2-bert":
+        config = transformers.Wav2Vec2BertConfig(**shape, feature_projection_input_dim=160, vocab_size=32)
+        transformers.Wav2Vec2BertModel(config).save_pretrained(folder)
+        transformers.SeamlessM4TFeatureExtractor().save_pretrained(folder)
+        return folder
+    nothing = "hidden_dropout attention_dropout activation_dropout feat_proj_dropout layerdrop mask_time_prob"
+    shape |= dict.fromkeys(nothing.split(), 0.0)
+    shape |= {"conv_dim": [8] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2, "vocab_size": 32}
+    name = {"wav2vec2": "Wav2Vec2", "hubert": "Hubert"}[kind]
+    config = getattr(transformers, f"{name}Config")(**shape)
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["wav2vec2", "hubert", "wav2vec2-bert", "pe-audio"])
+def test_audio_encoders_without_a_fixed_length(tmp_path, kind):
+    folder = write_raw(tmp_path / kind, kind)
+    fields = {"audio_tower": {"kind": "hf", "model": str(folder)}, "text_tower": "small-text", "head": "linear"}
+    model = make(DualSettings, fields).build().eval()
+    sounds = [(noise(count, count), 16000) for count in (1, 1600, 16000, 50000, 7)]
+    found = model.embed_audio(sounds, batch_size=1)
+    assert np.isfinite(found).all() and np.abs(found[2] - found[3]).max() > 1e-4
+    assert np.abs(model.embed_audio(sounds[::-1], batch_size=7)[::-1] - found).max() < 1e-5
+    model.train()
+    assert np.abs(model.embed_audio(sounds) - found).max() < 1e-5
+    model.eval().save(tmp_path / "saved")
+    assert np.array_equal(load(tmp_path / "saved").embed_audio(sounds), model.embed_audio(sounds))
+
+
+def test_an_audio_encoder_is_frozen_in_part_and_recomputes(tmp_path):
+    """The first parts are those nearest to the sound, the layers last: seven convolutions, then what follows."""
+    folder = write_raw(tmp_path / "raw", "wav2vec2")
+    start = {"text_tower": "small-text", "head": "linear", "freeze_audio_parts": 4}
+    start["audio_tower"] = {"kind": "hf", "model": str(folder)}
+    model = make(DualSettings, start).build()
+    names = [type(part).__name__ for part in model.audio.parts()]
+    assert names[0] == "Wav2Vec2FeatureEncoder" and names[-1] == "Wav2Vec2EncoderLayer" and len(names) == 6
+    moving = {name for name, value in model.audio.named_parameters() if value.requires_grad}
+    assert moving and all("encoder.layers" in name or "masked" in name for name in moving)
+    grads = []
+    for flag in (False, True):
+        torch.manual_seed(0)
+        model = make(DualSettings, start | {"checkpointing": flag}).build().eval()
+        model.audio.train(flag)  # the library recomputes in training mode alone
+        model.audio(torch.from_numpy(noise(8000, 1))[None]).square().sum().backward()
+        grads.append({name: value.grad for name, value in model.audio.named_parameters() if value.grad is not None})
+    assert grads[0].keys() == grads[1].keys() != set()
+    assert all(torch.allclose(grads[0][name], grads[1][name], atol=1e-5) for name in grads[0])
+
+
 def test_audio_folders_that_are_none(tmp_path):
     with pytest.raises(UserError, match="cannot be loaded"):
         HfAudioSettings(model=str(tmp_path)).build()
+
+
+def test_the_languages_are_those_of_nllb():
+    """202 codes with their scripts; each is found by its three letters, unless another script is the usual one."""
+    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+
+    assert set(FAIRSEQ_LANGUAGE_CODES) == languages.CODES and len(languages.CODES) == 202
+    for code in languages.CODES:
+        assert languages.full(code) == code and languages.full(code[:3])[:3] == code[:3]
+    assert [languages.full(code) for code in ("zho", "cat", "jpn", "arb")] == [
+        "zho_Hans", "cat_Latn", "jpn_Jpan", "arb_Arab",
+    ]  # fmt: skip
+    for code, near in (("FRA", "fra"), ("de", "deu"), ("en-US", "eng"), ("zh_CN", "zho"), ("qqq", "eng")):
+        with pytest.raises(UserError, match=f"did you mean '{near}'"):
+            languages.full(code)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from encoder_cases import audio_towers, noise
 
+from supclap.encoders.ced import CedNanoSettings
 from supclap.encoders.mobilenet import MobileNetSettings, MobileNetTower, load_published
 from supclap.schema import UserError
 
@@ -59,6 +60,14 @@ def test_a_state_dict_of_something_else():
 def test_a_width_that_is_not_the_files(mn04):
     with pytest.raises(UserError, match="width_factor=1.0"):
         MobileNetSettings(width_factor=1.0).build()
+
+
+def test_a_ced_to_train_from_scratch():
+    tower = CedNanoSettings().build()
+    count = sum(value.numel() for value in tower.parameters())
+    assert 200_000 < count < 600_000
+    state = {key: value for key, value in tower.state_dict().items() if not key.startswith("mel.")}
+    assert {key for key in state if "blocks" not in key} >= {"patch_embed.proj.weight", "time_pos_embed", "norm.weight"}
 
 
 def test_ced_windows_by_hand():

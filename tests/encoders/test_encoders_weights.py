@@ -159,6 +159,44 @@ class Server(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Breaking(Server):
+    """Promises all and lets go after 10,000 bytes."""
+
+    def do_GET(self):
+        data = (self.directory_path / self.path.strip("/")).read_bytes()
+        header = self.headers.get("Range")
+        first = int(header.removeprefix("bytes=").rstrip("-")) if header else 0
+        self.asked.append(first)
+        self.send_response(206 if header else 200)
+        self.send_header("Content-Length", str(len(data) - first))
+        self.end_headers()
+        self.wfile.write(data[first : first + 10000])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_download_that_breaks_off_is_kept_and_goes_on(tmp_path, monkeypatch, cache, known):
+    """Half a file is never taken for the whole, whether its size was known before or not."""
+    data = os.urandom(25000)
+    (tmp_path / "file.pt").write_bytes(data)
+    handler = type("Here", (Breaking,), {"directory_path": tmp_path, "asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/file.pt"
+    size, mark = (len(data), pretrained.sha256(tmp_path / "file.pt")) if known else (None, None)
+    entry = pretrained.Weights("url", address, "file.pt", "MIT", "a test", "none", size, mark)
+    monkeypatch.setitem(pretrained.WEIGHTS, "breaking", entry)
+    try:
+        for stopped in ("10,000", "20,000"):
+            with pytest.raises(UserError, match=f"stopped after {stopped} of 25,000 bytes.*try again"):
+                pretrained.fetch("breaking")
+            assert not (cache / "file.pt").exists()
+        assert pretrained.fetch("breaking").read_bytes() == data
+        assert handler.asked == [0, 10000, 20000]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.fixture
 def served(tmp_path, monkeypatch, cache):
     data = os.urandom(50000)

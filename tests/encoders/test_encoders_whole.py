@@ -7,9 +7,11 @@ import pytest
 import torch
 from encoder_cases import noise
 
+from supclap.encoders.dual import DualSettings
 from supclap.encoders.hub import load
 from supclap.encoders.small import learn
 from supclap.schema import UserError
+from supclap.settings import make
 
 transformers = pytest.importorskip("transformers")
 RATE = 48000
@@ -79,6 +81,18 @@ def test_clap_trains_and_is_saved(clap, tmp_path):
     assert np.array_equal(again.embed_audio(SOUNDS[:2]), rows) and np.array_equal(again.embed_text(["a dog"]), texts)
 
 
+def test_clap_is_frozen_in_part(clap):
+    """The first parts are those nearest to the sound."""
+    names = [type(part).__name__ for part in load(f"hf:{clap}").audio.parts()]
+    assert names[0] == "ClapAudioPatchEmbed" and names.count("ClapAudioStage") == 2
+    halves = {f"{part}_tower": {"kind": f"clap-{part}", "model": str(clap)} for part in ("audio", "text")}
+    model = make(DualSettings, halves | {"head": "none", "freeze_audio_parts": 1}).build()
+    still = {name for name, value in model.audio.named_parameters() if not value.requires_grad}
+    assert still and all("patch_embed" in name for name in still)
+    with pytest.raises(UserError, match="checkpointing=True: neither tower"):
+        make(DualSettings, halves | {"head": "none", "checkpointing": True}).build()
+
+
 def test_a_clap_folder_is_known_by_its_config(clap):
     assert np.array_equal(load(clap).embed_text(["a"]), load(f"hf:{clap}").embed_text(["a"]))
 
@@ -134,3 +148,21 @@ def test_code_of_a_sentence_transformers_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="mine.Module.*trust_remote_code"):
         load(f"st:{tmp_path}")
     assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "words"),
+    [
+        ("{", "not JSON"),
+        ('["a"]', "no list of modules"),
+        ('{"type": "x"}', "no list of modules"),
+        ('[{"type": "mine.Model"}]', "wants to run code of its own.*trust_remote_code=True"),
+    ],
+)
+def test_sentence_transformers_folders_that_are_damaged_or_bring_code(tmp_path, modules, words):
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "modules.json").write_text(modules)
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'proof')!r}, 'w')\n")
+    with pytest.raises(UserError, match=words):
+        load(f"st:{tmp_path}")
+    assert not (tmp_path / "proof").exists()

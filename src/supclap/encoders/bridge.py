@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from supclap.encoders import pretrained, stream
-from supclap.encoders.dual import DualModel, DualSettings, gather, label_texts
+from supclap.encoders.dual import DualModel, DualSettings
 from supclap.encoders.folder import CONFIG, read_config
 from supclap.encoders.heads import NoHead
 from supclap.encoders.mobilenet import MobileNetSettings, MobileNetTower
+from supclap.encoders.people import gather, label_texts
 from supclap.encoders.stream import Sound, inference
 from supclap.encoders.towers import TEXT_TOWERS
 from supclap.schema import FORMAT, Embedded, Label, UserError, unknown

@@ -202,6 +202,16 @@ class CedTinySettings(CedSettings):
 
 
 @settings
+class CedNanoSettings(CedSettings):
+    """A CED of half a million weights, trained from scratch."""
+
+    weights: str | None = None
+    width: PositiveInt = 96
+    depth: PositiveInt = 4
+    heads: PositiveInt = 3
+
+
+@settings
 class CedMiniSettings(CedSettings):
     """CED-Mini."""
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from supclap.encoders.languages import Once, check
 from supclap.encoders.mel import Lengths
-from supclap.encoders.text import all_unknown, read_model, read_tokenizer, transformer_parts
+from supclap.encoders.text import all_unknown, ordered_parts, read_model, read_tokenizer, transformer_parts
 from supclap.encoders.weights import sha_of
 from supclap.schema import UserError
 from supclap.settings import settings
@@ -48,6 +48,10 @@ class ClapAudioTower(nn.Module):
 
     def _features(self, row: Any) -> Any:
         return self.extractor(row, sampling_rate=self.sample_rate, return_tensors="np")["input_features"].astype("f4")
+
+    def parts(self) -> list[nn.Module]:
+        """The stages in the model's order, for freezing the first of them."""
+        return ordered_parts(self.audio_model.audio_encoder)
 
     def save_assets(self, folder: Path) -> None:
         """What is needed beside the weights: config and feature extractor."""

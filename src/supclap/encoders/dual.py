@@ -16,19 +16,30 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
 from supclap.encoders import stream
 from supclap.encoders.folder import push, save
 from supclap.encoders.heads import HEADS, MlpHead
+from supclap.encoders.languages import check
 from supclap.encoders.lora import LoraSettings, inject
+from supclap.encoders.people import (
+    Floats,
+    best_labels,
+    gather,
+    label_texts,
+    languages_of,
+    several,
+    texts_of,
+    whole_number,
+)
 from supclap.encoders.stream import Sound, Windows, inference
 from supclap.encoders.towers import AUDIO_TOWERS, TEXT_TOWERS
+from supclap.encoders.weights import bytes_of
 from supclap.schema import Batch, Embedded, Label, UserError, unknown
 from supclap.settings import kind_of, settings, write
 
-Floats = NDArray[np.float32]
 TEMPLATE = "This is a sound of {label}"
 
 
@@ -39,7 +50,7 @@ class DualSettings:
     audio_tower: kind_of(AUDIO_TOWERS) = AUDIO_TOWERS["mn04"]()  # type: ignore[valid-type]
     text_tower: kind_of(TEXT_TOWERS) = TEXT_TOWERS["minilm"]()  # type: ignore[valid-type]
     head: kind_of(HEADS) = MlpHead()  # type: ignore[valid-type]
-    scale: float = 1 / 0.07
+    scale: PositiveFloat = 1 / 0.07
     bias: float = 0.0
     learn_scale: bool = False
     learn_bias: bool = False
@@ -151,7 +162,10 @@ class DualModel(nn.Module):
         if not able:
             raise UserError("checkpointing=True: neither tower can recompute its activations; leave it out")
         for tower in able:
-            tower.checkpoint()  # type: ignore[operator]
+            try:
+                tower.checkpoint()  # type: ignore[operator]
+            except ValueError as error:  # transformers, of a model without it
+                raise UserError(f"checkpointing=True: {error}; leave it out") from error
 
     def train(self, mode: bool = True) -> DualModel:
         """Training mode for what learns; frozen parts stay in evaluation mode, their batch statistics untouched."""
@@ -221,6 +235,8 @@ class DualModel(nn.Module):
         """Unit rows of any number of sounds, lazily and in order; a bad item is an Embedded with its error."""
         if windows not in ("mean", "each"):
             raise unknown("windows", windows, ("mean", "each"))
+        whole_number("batch_size", batch_size, 1)
+        whole_number("workers", workers, 0)
         found = stream.vectors(self.audio, items, batch_size=batch_size, workers=workers, device=self.device)
         for window in stream.merged(found, self._unit_audio, windows):
             vector = None if window.vector is None else window.vector.numpy()
@@ -228,7 +244,8 @@ class DualModel(nn.Module):
 
     def _unit_audio(self, features: Tensor) -> Tensor:
         with inference(self.audio_head):
-            return F.normalize(self.project_audio(features.to(self.device)).float(), dim=-1).cpu().clone()
+            held = features.to(self.device, self.log_scale.dtype)
+            return F.normalize(self.project_audio(held).float(), dim=-1).cpu().clone()
 
     def embed_audio(
         self,
@@ -241,28 +258,28 @@ class DualModel(nn.Module):
     ) -> Any:
         """Unit rows [n, d], one per item; windows="each": a list of [windows, d]."""
         return gather(
-            self.iter_audio(_several(items), batch_size=batch_size, workers=workers, windows=windows),
+            self.iter_audio(several(items), batch_size=batch_size, workers=workers, windows=windows),
             self.width,
             on_error,
             windows,
         )
 
     def embed_text(
-        self, texts: Sequence[str], language: str | Sequence[str] = "eng", *, batch_size: int = 64
+        self, texts: Iterable[str], language: str | Iterable[str] = "eng", *, batch_size: int = 64
     ) -> Floats:
         """Unit rows [n, d]; ``language`` is one code for all or one for each."""
-        if isinstance(texts, str):
-            raise UserError("texts is one string; give a list of them")
-        for place, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"texts[{place}]={text!r} is not text; give strings")
-        languages = [language] * len(texts) if isinstance(language, str) else list(language)
-        rows = np.empty((len(texts), self.width), np.float32)
+        held = texts_of(texts)
+        languages = languages_of(language, len(held))
+        check(languages, len(held))
+        whole_number("batch_size", batch_size, 1)
+        rows = np.empty((len(held), self.width), np.float32)
         with inference(self):
-            for first in range(0, len(texts), batch_size):
+            for first in range(0, len(held), batch_size):
                 part = slice(first, first + batch_size)
-                tokens = self.text_tower.tokenize(list(texts[part]), languages[part])
+                tokens = self.text_tower.tokenize(held[part], languages[part])
                 rows[part] = F.normalize(self.encode_tokens(tokens).float(), dim=-1).cpu().numpy()
+        if not np.isfinite(rows).all():
+            raise UserError(f"texts: {stream.NOT_FINITE}")
         return rows
 
     def classify(
@@ -298,7 +315,7 @@ class DualModel(nn.Module):
             digest.update(tower.digest().encode())
         for head in (self.audio_head, self.text_head):
             for key, value in sorted(head.state_dict().items()):
-                digest.update(key.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+                digest.update(key.encode() + bytes_of(value))
         return digest.hexdigest()
 
     def note_origins(self) -> None:
@@ -326,47 +343,3 @@ def _still(module: nn.Module) -> bool:
 def _width(head: nn.Module, come: int) -> int:
     linear = [part for part in head.modules() if isinstance(part, nn.Linear)]
     return linear[-1].out_features if linear else come
-
-
-def _several(items: Iterable[Sound]) -> Iterable[Sound]:
-    if isinstance(items, str | bytes | os.PathLike):
-        raise UserError("items is one sound; give a list of them")
-    return items
-
-
-def gather(rows: Iterable[Embedded], width: int, on_error: str, windows: Windows) -> Any:
-    """Answers of ``iter_audio`` to one array, or to a list of arrays for windows="each"."""
-    if on_error not in ("raise", "nan"):
-        raise unknown("on_error", on_error, ("raise", "nan"))
-    parts: list[list[Floats]] = []
-    for row in rows:
-        if row.error is not None and on_error == "raise":
-            raise UserError(row.error)
-        while len(parts) <= row.index:
-            parts.append([])
-        parts[row.index].append(np.full(width, np.nan, np.float32) if row.vector is None else row.vector)
-    if windows == "each":
-        return [np.stack(part) for part in parts]
-    return np.concatenate([np.stack(part) for part in parts]) if parts else np.empty((0, width), np.float32)
-
-
-def label_texts(labels: Sequence[str], template: str) -> list[str]:
-    """One text per label; the template must say where the label stands."""
-    if isinstance(labels, str) or not labels:
-        raise UserError(f"labels={labels!r}: give a list of at least one name")
-    if len(set(labels)) != len(labels):
-        raise UserError("labels holds a name twice; give each once")
-    if "{label}" not in template:
-        raise UserError(f"template={template!r} has no {{label}} in it")
-    return [template.replace("{label}", label) for label in labels]
-
-
-def best_labels(rows: Floats, labels: Sequence[str], label_rows: Floats, scale: float, top: int) -> list[list[Label]]:
-    """The ``top`` labels of each row, by a softmax of scaled cosines over the labels."""
-    if top < 1:
-        raise UserError(f"top={top} must be at least 1")
-    logits = scale * (rows.astype(np.float64) @ label_rows.astype(np.float64).T)
-    shares = np.exp(logits - logits.max(1, keepdims=True)) if len(logits) else logits
-    shares = shares / shares.sum(1, keepdims=True)
-    order = np.argsort(-shares, axis=1, kind="stable")[:, :top]
-    return [[Label(labels[k], float(shares[i, k])) for k in row] for i, row in enumerate(order)]

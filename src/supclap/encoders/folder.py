@@ -22,12 +22,18 @@ CONFIG = "config.json"
 PARTS = ("audio", "text")
 
 
-def save(model: DualModel, folder: str | os.PathLike[str]) -> None:
-    """Write the model; the weights come last, under a temporary name, so that half a folder is never taken for one."""
+def save(model: DualModel, folder: str | os.PathLike[str], name: str = "THIS FOLDER") -> None:
+    """Write the model, which its card calls ``name``.
+
+    The weights come last, under a temporary name, so that half a folder is never taken for one.
+    """
     from safetensors.torch import save_file
 
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be made a folder ({error.strerror or error}); give another one") from error
     referred = {part: digest for part, digest in model.origins.items() if getattr(model, part).digest() == digest}
     for part in PARTS:
         if part not in referred and hasattr(getattr(model, part), "save_assets"):
@@ -39,7 +45,7 @@ def save(model: DualModel, folder: str | os.PathLike[str]) -> None:
         if key.split(".")[0] not in referred
     }
     write_json(describe(model, referred), target / CONFIG)
-    (target / "README.md").write_text(card(model), encoding="utf8")
+    (target / "README.md").write_text(card(model, name), encoding="utf8")
     temporary = target / f".{WEIGHTS}.{os.getpid()}.tmp"
     save_file(state, temporary, metadata={"format": "pt"})
     temporary.replace(target / WEIGHTS)
@@ -68,13 +74,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not JSON ({error})") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not isinstance(held, dict):
         raise UserError(f"{path}: not a model's description")
-    if isinstance(held.get("format"), int) and held["format"] > FORMAT:
-        raise UserError(
-            f"{path}: format={held['format']}, and this supclap reads up to {FORMAT}; install a newer supclap"
-        )
+    if "format" in held:
+        _check_format(path, held["format"])
     return held
+
+
+def _check_format(path: Path, form: object) -> None:
+    if isinstance(form, bool) or not isinstance(form, int) or form < 1:
+        raise UserError(f"{path}: format={form!r} is no format of supclap; the file is damaged")
+    if form > FORMAT:
+        raise UserError(f"{path}: format={form}, and this supclap reads up to {FORMAT}; install a newer supclap")
 
 
 def push(model: DualModel, name: str, private: bool) -> str:
@@ -85,7 +98,7 @@ def push(model: DualModel, name: str, private: bool) -> str:
 
     hub = HfApi()
     with tempfile.TemporaryDirectory() as folder:
-        save(model, folder)
+        save(model, folder, name)
         try:
             hub.create_repo(name, private=private, exist_ok=True)
             return str(hub.upload_folder(repo_id=name, folder_path=folder))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from supclap.encoders.mel import Lengths
-from supclap.encoders.text import line_of, read_model
+from supclap.encoders.text import line_of, ordered_parts, read_model
 from supclap.encoders.weights import sha_of
 from supclap.schema import UserError
 from supclap.settings import settings
@@ -73,6 +73,10 @@ class HfAudioTower(nn.Module):
         share = 1.0 / (self.fixed * self.sample_rate) if self.fixed and self.pooling == "auto" else None
         counts = [total if share is None else min(total, max(1, math.ceil(total * size * share))) for size in sizes]
         return torch.stack([row[:count].mean(0) for row, count in zip(states_nsw, counts, strict=True)])
+
+    def parts(self) -> list[nn.Module]:
+        """The model's parts in its order, each layer one, for freezing the first of them."""
+        return ordered_parts(self.model)
 
     def checkpoint(self) -> None:
         """Recompute activations in the backward pass."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from supclap.encoders import bridge, folder
 from supclap.encoders.dual import DualModel, DualSettings
+from supclap.encoders.mlclap import load_mlclap
 from supclap.encoders.weights import fit, tensors
 from supclap.encoders.whole import load_clap, load_sentence
 from supclap.runtime import device as choose
@@ -19,6 +21,8 @@ from supclap.settings import make
 
 def load(name_or_folder: str | os.PathLike[str], *, device: str = "cpu", trust_remote_code: bool = False) -> Any:
     """A model in evaluation mode. Code that a folder names is never run, unless ``trust_remote_code`` says so."""
+    if not isinstance(name_or_folder, str | os.PathLike) or not os.fspath(name_or_folder):
+        raise UserError(f"model={name_or_folder!r}: give a run, a saved model, a hub id (owner/name), or bridge")
     name = os.fspath(name_or_folder)
     model = _load(name, trust_remote_code)
     return model.to(choose(device)) if hasattr(model, "to") else model
@@ -31,6 +35,8 @@ def _load(name: str, trust_remote_code: bool) -> Any:
         return load_clap(name[3:], trust_remote_code)
     if name.startswith("st:"):
         return load_sentence(name[3:], trust_remote_code)
+    if name.startswith("mlclap:"):
+        return load_mlclap(name[7:])
     path = Path(name).expanduser()
     if not path.is_dir():
         path = _from_hub(name)
@@ -66,14 +72,15 @@ def _from_hub(name: str) -> Path:
 
 def restore(path: Path, held: dict[str, Any]) -> DualModel:
     """The model of a folder, in evaluation mode."""
-    for field in ("model", "referred", "card"):
-        if not isinstance(held.get(field, {}), dict):
-            raise UserError(f"{path / folder.CONFIG}: {field}={held[field]!r} is no object; the file is damaged")
+    _check(path / folder.CONFIG, held)
     for part in (f"{part}_tower" for part in folder.PARTS):
         _known(path, held.get("model", {}).get(part))
     _known(path, held.get("model", {}).get("head"))
     config = make(DualSettings, held.get("model", {}), where=str(path / folder.CONFIG))
     referred: dict[str, str] = held.get("referred", {})
+    for part in referred:
+        if part not in folder.PARTS or not getattr(getattr(config, f"{part}_tower"), "published", None):
+            raise UserError(f"{path / folder.CONFIG}: referred={part!r} has no published weights; the file is damaged")
     towers = [_tower(getattr(config, f"{part}_tower"), path / part, part in referred) for part in folder.PARTS]
     model = DualModel(config, *towers)
     for part, digest in referred.items():
@@ -89,6 +96,21 @@ def restore(path: Path, held: dict[str, Any]) -> DualModel:
     model.calibration, model.card = held.get("calibration"), held.get("card", {})
     model.eval()
     return model
+
+
+def _check(path: Path, held: dict[str, Any]) -> None:
+    """UserError where a field of the file cannot be what ``save`` wrote."""
+    for field in ("model", "referred", "card"):
+        if not isinstance(held.get(field, {}), dict):
+            raise UserError(f"{path}: {field}={held[field]!r} is no object; the file is damaged")
+    if not {"audio_tower", "text_tower", "head"} <= held.get("model", {}).keys():
+        raise UserError(f"{path}: model says nothing of its towers and head; the file is damaged")
+    fitted = held.get("calibration")
+    if fitted is None:
+        return
+    numbers = [fitted.get(name) for name in ("slope", "intercept")] if isinstance(fitted, dict) else [None]
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+        raise UserError(f"{path}: calibration={fitted!r} is no slope and intercept; run `supclap calibrate` again")
 
 
 def _known(path: Path, part: Any) -> None:

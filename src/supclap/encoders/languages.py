@@ -50,7 +50,10 @@ def full(code: str) -> str:
         return code
     if code in _BY_LANGUAGE:
         return _BY_LANGUAGE[code]
-    near = _SHORT.get(code) or next(iter(get_close_matches(code, _BY_LANGUAGE, n=1)), "eng")
+    low = code.lower()
+    near = _SHORT.get(low[:2] if low[2:3] in ("-", "_") else low) or next(
+        iter(get_close_matches(low, _BY_LANGUAGE, n=1)), "eng"
+    )
     raise UserError(f"language={code!r} is not an ISO 639-3 code; did you mean {near!r}?")
 
 

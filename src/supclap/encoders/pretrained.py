@@ -222,7 +222,13 @@ def _download(address: str, part: Path) -> None:
             return
         raise
     with answer, part.open("ab" if answer.status == 206 else "wb") as out:
+        promised = answer.headers.get("Content-Length")
+        begun = out.tell()
         shutil.copyfileobj(answer, out, _BLOCK)
+        got = out.tell() - begun
+    # A connection that ends early looks like the end of the file.
+    if promised is not None and got < int(promised):
+        raise OSError(f"it stopped after {begun + got:,} of {begun + int(promised):,} bytes, which are kept")
 
 
 def verify(path: Path, entry: Weights) -> None:

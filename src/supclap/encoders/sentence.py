@@ -5,7 +5,6 @@ Shapes: n rows, t samples, w width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from supclap.encoders.languages import check
 from supclap.encoders.mel import Lengths
+from supclap.encoders.text import module_kinds
 from supclap.encoders.weights import sha_of
 from supclap.schema import UserError
 from supclap.settings import settings
@@ -44,11 +44,9 @@ def read(name: str, trust_remote_code: bool = False) -> Any:
 
 def _refuse_code(folder: Path, trusted: bool) -> None:
     """The library runs the code of a local folder without asking; we ask."""
-    listed = folder / "modules.json"
-    if trusted or not listed.is_file():
+    if trusted:
         return
-    kinds = [str(entry.get("type")) for entry in json.loads(listed.read_text(encoding="utf8"))]
-    if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
+    if foreign := [kind for kind in module_kinds(folder) if not kind.startswith("sentence_transformers.")]:
         raise UserError(
             f"model='st:{folder}' wants to run code of its own ({', '.join(foreign)}); read it, then give "
             "trust_remote_code=True in Python"

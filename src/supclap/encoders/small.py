@@ -196,7 +196,10 @@ class SmallTextSettings:
         path = folder / _TOKENIZER
         if not path.is_file():
             raise UserError(f"{path}: no such file; the folder was not saved whole")
-        return self._wrap(Tokenizer.from_file(str(path)))
+        try:
+            return self._wrap(Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library knows no kind of its own
+            raise UserError(f"{path}: no tokenizer can be read from it ({error}); save the model again") from error
 
     def _wrap(self, tokenizer: Any) -> SmallTextTower:
         # As many rows as asked for, learned or not: the shape never depends on the captions.

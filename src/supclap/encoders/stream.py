@@ -6,6 +6,7 @@ of a minute, however long a sound is.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,8 @@ Sound = Item | Clip
 Windows = Literal["mean", "each"]
 Floats = NDArray[np.float32]
 _STRETCH = 60.0  # seconds read at once
+NOT_FINITE = "the model gave values that are not finite; has its training diverged?"
+_LINE = 300  # characters of a reason
 
 
 @dataclass
@@ -99,11 +102,14 @@ def called(item: Item) -> str:
     """What an item is called in a message."""
     if isinstance(item, bytes):
         return f"{len(item)} bytes"
-    return "samples" if isinstance(item, tuple) else str(item)
+    if isinstance(item, tuple):
+        return "samples"
+    # Whatever else was handed in may be long, and may have lines.
+    return str(item) if isinstance(item, str | os.PathLike) else f"an item of type {type(item).__name__}"
 
 
 def _reason(item: Item, error: Exception) -> str:
-    line = " ".join(str(error).split()) or type(error).__name__
+    line = " ".join(str(error).split())[:_LINE] or type(error).__name__
     return line if called(item) in line else f"{called(item)}: {line}"
 
 
@@ -165,14 +171,30 @@ def compute(tower: Any, windows: list[Window], device: torch.device | None) -> N
         assert window.samples is not None
         row[: len(window.samples)] = torch.from_numpy(np.ascontiguousarray(window.samples))
     lengths = None if min(sizes) == max(sizes) else torch.tensor(sizes, device=device)
-    with inference(tower):
-        rows = tower(samples.to(device), lengths).float().cpu()
+    try:
+        with inference(tower):
+            rows = tower(samples.to(device), lengths).float().cpu()
+    except Exception as error:  # a tower of the user's own, a library's, or no memory for so large a batch
+        _one_by_one(tower, filled, device, error)
+        return
     for row, window in zip(rows, filled, strict=True):
         window.samples = None
         if bool(torch.isfinite(row).all()):
             window.vector = row.clone()
         else:
-            window.error = "the model gave values that are not finite"
+            window.error = NOT_FINITE
+
+
+def _one_by_one(tower: Any, windows: list[Window], device: torch.device | None, error: Exception) -> None:
+    """What a batch cannot answer, each window alone; the one that is to blame gets the reason."""
+    if len(windows) > 1:
+        for window in windows:
+            compute(tower, [window], device)
+        return
+    line = " ".join(str(error).split())[:_LINE]
+    known = isinstance(error, UserError)
+    windows[0].samples = None
+    windows[0].error = line if known else f"the model failed ({type(error).__name__}: {line})"
 
 
 def merged(windows: Iterable[Window], project: Callable[[Tensor], Tensor], how: Windows) -> Iterator[Window]:
@@ -182,7 +204,7 @@ def merged(windows: Iterable[Window], project: Callable[[Tensor], Tensor], how: 
     for window in windows:
         if how == "each":
             if window.vector is not None:
-                window.vector = project(window.vector[None])[0]
+                _answer(window, project(window.vector[None])[0])
             yield window
             continue
         if total is None and weight == 0.0:
@@ -193,6 +215,14 @@ def merged(windows: Iterable[Window], project: Callable[[Tensor], Tensor], how: 
             weight += span
         error = error or window.error
         if window.last:
-            vector = project((total / weight)[None])[0] if total is not None and error is None else None
-            yield Window(window.index, begin, window.end, True, vector=vector, error=error)
+            whole = Window(window.index, begin, window.end, True, error=error)
+            if total is not None and error is None:
+                _answer(whole, project((total / weight)[None])[0])
+            yield whole
             total, weight, error = None, 0.0, None
+
+
+def _answer(window: Window, vector: Tensor) -> None:
+    """The vector of a window, or the error that it is none."""
+    finite = bool(torch.isfinite(vector).all())
+    window.vector, window.error = (vector, None) if finite else (None, NOT_FINITE)

@@ -109,6 +109,17 @@ def transformer_parts(model: nn.Module) -> list[nn.Module]:
     return embeddings + list(stack) if stack is not None else []
 
 
+def ordered_parts(model: nn.Module) -> list[nn.Module]:
+    """What a model is made of, in its order: each layer of its stacks is a part, and each module beside them."""
+    parts: list[nn.Module] = []
+    for name, child in model.named_children():
+        if isinstance(child, nn.ModuleList):
+            parts += list(child)
+        else:
+            parts += ordered_parts(child) if name == "encoder" else [child]
+    return [part for part in parts if any(True for _ in part.parameters())]
+
+
 def all_unknown(tokenizer: Any, text: str) -> bool:
     """Whether nothing of a text is known to a tokenizer."""
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
@@ -177,10 +188,26 @@ class HfTextSettings:
         return HfTextTower(model, tokenizer, pooling=pooling, prefix=self.prefix, max_tokens=limit, name=self.model)
 
 
+def module_kinds(folder: Path) -> list[str]:
+    """The classes that a sentence-transformers folder lists; none where it lists none."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    held = _plain(path)
+    if not isinstance(held, list) or not all(isinstance(entry, dict) and "type" in entry for entry in held):
+        raise UserError(f"{path}: no list of modules; the folder is damaged")
+    return [str(entry["type"]) for entry in held]
+
+
+def _plain(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); the folder is damaged") from error
+
+
 def _pooling_of(folder: Path) -> Pooling:
-    modules = folder / "modules.json"
-    if modules.is_file():
-        kinds = {entry["type"].rsplit(".", 1)[-1] for entry in json.loads(modules.read_text(encoding="utf8"))}
+    if kinds := {kind.rsplit(".", 1)[-1] for kind in module_kinds(folder)}:
         if more := kinds - _PLAIN:
             raise UserError(
                 f"{folder}: its {', '.join(sorted(more))} is not part of an hf tower; load it as st:{folder}"
@@ -188,8 +215,8 @@ def _pooling_of(folder: Path) -> Pooling:
     config = folder / "1_Pooling" / "config.json"
     if not config.is_file():
         return "mean"
-    held = json.loads(config.read_text(encoding="utf8"))
-    chosen = [name for key, name in _POOLS.items() if held.get(key)]
+    held = _plain(config)
+    chosen = [name for key, name in _POOLS.items() if isinstance(held, dict) and held.get(key)]
     if len(chosen) != 1:
         raise UserError(f"{config}: a pooling that this tower has not; say pooling=mean, cls or last")
     return chosen[0]  # type: ignore[return-value]
@@ -197,7 +224,8 @@ def _pooling_of(folder: Path) -> Pooling:
 
 def _limit_of(folder: Path) -> int | None:
     config = folder / "sentence_bert_config.json"
-    return json.loads(config.read_text(encoding="utf8")).get("max_seq_length") if config.is_file() else None
+    held = _plain(config) if config.is_file() else None
+    return held.get("max_seq_length") if isinstance(held, dict) else None
 
 
 @settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supclap.encoders.ced import CedMiniSettings, CedSettings, CedSmallSettings, CedTinySettings
+from supclap.encoders.ced import CedMiniSettings, CedNanoSettings, CedSettings, CedSmallSettings, CedTinySettings
 from supclap.encoders.clap import ClapAudioSettings, ClapTextSettings
 from supclap.encoders.hfaudio import HfAudioSettings
 from supclap.encoders.mobilenet import (
@@ -32,6 +32,7 @@ AUDIO_TOWERS: dict[str, type[Any]] = {
     "mn20": Mn20Settings,
     "mn30": Mn30Settings,
     "mn40": Mn40Settings,
+    "ced-nano": CedNanoSettings,
     "ced-tiny": CedTinySettings,
     "ced-mini": CedMiniSettings,
     "ced-small": CedSmallSettings,

@@ -63,16 +63,29 @@ def fit(module: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
         for key in own
         if key in state and state[key].shape != own[key].shape
     ]
-    problems = [
-        f"{what}: {_few(keys)}" for what, keys in (("missing", missing), ("unknown", left), ("shape", other)) if keys
+    both = [key for key in own if key in state and not key.endswith("num_batches_tracked")]
+    other += [
+        f"{key} {str(state[key].dtype).removeprefix('torch.')}"
+        for key in both
+        if own[key].is_floating_point() != state[key].is_floating_point()
     ]
+    found = (("missing", missing), ("unknown", left), ("shape or type", other))
+    problems = [f"{what}: {_few(keys)}" for what, keys in found if keys]
     if problems:
         raise UserError(f"{source}: the weights do not fit {type(module).__name__}; {'; '.join(problems)}")
+    learned = {name for name, _ in module.named_parameters()}
+    if broken := [key for key in both if key in learned and not bool(torch.isfinite(state[key]).all())]:
+        raise UserError(f"{source}: holds values that are not finite: {_few(broken)}; has its training diverged?")
     module.load_state_dict(dict(state), strict=False)
 
 
 def _few(keys: list[str], show: int = 8) -> str:
     return ", ".join(keys[:show]) + (f" and {len(keys) - show} more" if len(keys) > show else "")
+
+
+def bytes_of(value: Tensor) -> bytes:
+    """The bytes of a tensor of any type, numpy's or not."""
+    return value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def sha_of(module: nn.Module, *words: str) -> str:
@@ -82,5 +95,5 @@ def sha_of(module: nn.Module, *words: str) -> str:
         digest.update(word.encode() + b"\0")
     for key, value in sorted(module.state_dict().items()):
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}\0".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(bytes_of(value))
     return digest.hexdigest()

@@ -93,6 +93,11 @@ def build(
     """Everything, from the seed alone: each purpose draws from a generator of its own."""
     device = runtime.device(config.device)
     model, objective = networks(config, clips["train"])
+    if not any(value.requires_grad for value in model.parameters()):
+        raise UserError(
+            "nothing of the model learns: both towers are frozen and there is no head; give head=mlp, or "
+            "train.freeze_audio=false train.freeze_text=false"
+        )
     model.to(device)
     objective.to(device)
     changes = _changes(config, model)
