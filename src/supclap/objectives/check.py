@@ -80,7 +80,7 @@ def ids(clip_ids: object, audio: Tensor) -> Tensor | None:
             raise UserError(f"clip_ids={clip_ids!r} are not integers; pass one integer a row")
     if found.shape != (len(audio),):
         raise UserError(f"clip_ids has shape {list(found.shape)} for {len(audio)} rows; pass one id a row")
-    return found.to(audio.device, torch.int64)
+    return found.to(audio.device, torch.int64, non_blocking=True)  # a list goes to a GPU without a wait
 
 
 def number(name: str, value: object, device: torch.device, dtype: torch.dtype) -> Tensor | float | None:

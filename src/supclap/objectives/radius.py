@@ -152,11 +152,15 @@ class RandomRadius(Radius):
     def forward(self, similarities: Tensor, distance: Tensor, excluded: Tensor | None, name: str) -> Tensor:
         """A fresh draw for every row."""
         place = torch.arange(self.first_row, self.first_row + len(distance), device=distance.device)
-        key = zlib.crc32(f"{self.seed}/{name}".encode())
-        share = hashed_uniform(place, self.calls, key)
+        share = hashed_uniform(place, self.calls, _key(self.seed, name))
         if self.training:
             self.calls += 1
         return self.high * share.to(distance.dtype) * distance.detach()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _key(seed: int, name: str) -> int:
+    return zlib.crc32(f"{seed}/{name}".encode())
 
 
 def hashed_uniform(place: Tensor, call: Tensor, key: int) -> Tensor:

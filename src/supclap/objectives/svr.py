@@ -182,7 +182,9 @@ class Support:
 
     def constraint(self) -> Tensor:
         """Mean of relu(R - d) + relu(-R), of the radius as it was predicted."""
-        distance = self.distance if self.svr.constrain == "all" else self.distance.detach()
+        distance = self.distance.detach()
+        if self.svr.constrain == "all":  # `detach` is about the support vector: here both ends of the pair move
+            distance = (self.term.key - self.term.query).norm(dim=1)
         return (torch.relu(self.raw - distance) + torch.relu(-self.raw)).mean()
 
 
