@@ -80,7 +80,10 @@ class SigLIP(Base):
                 total = sum_over(torch.stack([(cosines * negative).sum(), negative.sum().to(cosines)]), here)
                 mean = total[0] / total[1].clamp(min=1)
                 scale = self.scale if scale is None else scale
-                self.bias_start.copy_(-math.log(max(relation.keys - 1, 1)) - scale * mean)
+                start = -math.log(max(relation.keys - 1, 1)) - scale * mean
+                if not math.isfinite(float(start)):
+                    return  # a broken batch is no first batch: written here, it would stay for good
+                self.bias_start.copy_(start)
                 self.started.fill_(True)
         self._known_started = True
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from supclap.objectives import check, dense
 from supclap.objectives.objective import Objective, base_parts, total
-from supclap.objectives.radius import DynamicRadius, RandomRadius
+from supclap.objectives.radius import DynamicRadius, Radius, RandomRadius
 from supclap.objectives.terms import Pairs, positive_first, with_positive
 from supclap.schema import BaseLoss, Direction, LossOutput, RadiusLike, Term, UserError
 
@@ -62,7 +62,7 @@ class SVR(Objective):
             warnings.warn("denominator='negatives' with a DynamicRadius collapses in training", stacklevel=2)
         self.base = base
         self.alpha = float(alpha)
-        self.beta = float(getattr(radius, "beta", 0.0) if beta is None else beta)
+        self.beta = float((radius.beta if isinstance(radius, Radius) else 0.0) if beta is None else beta)
         self.directions = ways
         self.renormalize, self.denominator, self.constrain = renormalize, denominator, constrain
         self.move_u = jacobian == "on" and "u" not in held
@@ -127,8 +127,10 @@ class Support:
             self._measure()
         else:
             self.distance = distance
-        self.raw = self._predict(svr.radius_of(term.name))
-        self.radius = capped(self.raw, self.distance, getattr(svr.radius_of(term.name), "cap", None))
+        radius = svr.radius_of(term.name)
+        self.raw = self._predict(radius)
+        # Of a radius of a user's own, `cap`, `reads` and `beta` may mean anything.
+        self.radius = capped(self.raw, self.distance, radius.cap if isinstance(radius, Radius) else None)
 
     def _measure(self) -> None:
         positive = self.term.key if self.svr.move_positive else self.term.key.detach()
@@ -145,7 +147,7 @@ class Support:
     def _predict(self, radius: nn.Module) -> Tensor:
         relation, excluded = self.pairs.relation, self.pairs.relation.excluded
         similarities = self.pairs.cosines(self.term).detach()
-        if getattr(radius, "reads", True):
+        if not isinstance(radius, Radius) or radius.reads:
             scale = self.term.scale
             scale = scale.detach() if isinstance(scale, Tensor) else scale
             similarities = scale * positive_first(similarities, relation.positive)
