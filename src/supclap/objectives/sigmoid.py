@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from supclap.objectives import check
 from supclap.objectives.gather import Ranks, gather_rows, sum_over
 from supclap.objectives.objective import Base
 from supclap.objectives.terms import Relation, with_positive
@@ -38,15 +39,17 @@ class SigLIP(Base):
 
     def __init__(self, scale: float = 10.0, bias: float | None = None, learnable: bool = True, **common: Any) -> None:
         super().__init__(**common)
+        scale = check.real("scale", scale)
+        bias = None if bias is None else check.real("bias", bias)
         if not 0 < scale < math.inf:
             raise UserError(f"scale={scale!r} must be a number above 0; the published start is 10")
         if bias is not None and not math.isfinite(bias):
             raise UserError(f"bias={bias!r} is not a finite number; leave it out to start from the first batch")
         self.bias_start: Tensor
         self.started: Tensor
-        self.register_buffer("bias_start", torch.tensor(0.0 if bias is None else float(bias)))
+        self.register_buffer("bias_start", torch.tensor(bias or 0.0))
         self.register_buffer("started", torch.tensor(bias is not None))
-        self.scale_start = float(scale)
+        self.scale_start = scale
         self.log_scale = nn.Parameter(torch.zeros(())) if learnable else None
         self.bias_learned = nn.Parameter(torch.zeros(())) if learnable else 0.0
         self._known_started = bias is not None

@@ -53,8 +53,11 @@ class SVR(Objective):
         check.one_of("constrain", constrain, ("radius", "all"))
         held = check.some_of("detach", detach, ("positive", "u"))
         ways = check.some_of("directions", directions, ("t2a", "a2t"))
+        check.one_of("renormalize", renormalize, (True, False))
+        check.one_of("shared_radius", shared_radius, (True, False))
+        check.real("alpha", alpha)
         for name, weight in (("alpha", alpha), ("beta", beta)):
-            if weight is not None and not math.isfinite(weight):
+            if weight is not None and not math.isfinite(check.real(name, weight)):
                 raise UserError(f"{name}={weight!r} is not a finite number")
         _check_base(base, denominator)
         _check_radius(radius)
