@@ -70,7 +70,7 @@ class Objective(nn.Module):
         check.one_of("validate", validate, check.VALIDATE)
         check.one_of("same_clip", same_clip, ("exclude", "negative"))
         self.process_group, self.validate, self.same_clip = process_group, validate, same_clip
-        self._seen = False
+        self._seen = self._agreed = False
         self._watch = watch.Watch()
 
     def forward(
@@ -110,10 +110,14 @@ class Objective(nn.Module):
             call = self._inspected(call, here)
         except UserError as error:
             trouble = error
-        exchange(call.audio, call.clip_ids is not None, call.anchor_text is not None, trouble, here, not self._seen)
-        if not self._seen:
+        exchange(call.audio, call.clip_ids is not None, call.anchor_text is not None, trouble, here, not self._agreed)
+        # Whether a rank was called alone before is its own affair: here all count together.
+        if not self._agreed:
             agree(self, here)
-        self._seen = True
+            for module in self.modules():
+                if isinstance(module, Objective):
+                    module._forget()
+        self._seen = self._agreed = True
         walk = _Walk(self)
         out: LossOutput = torch.func.functional_call(walk, in_step(walk, here), (here, call))
         return out
@@ -143,6 +147,9 @@ class Objective(nn.Module):
             begin(audio, text, relation, here, call.scale, call.bias)
         terms = base.terms(audio, text, anchor_text=anchor_text, scale=call.scale, bias=call.bias)
         return self._sum(terms, Pairs(relation, here))
+
+    def _forget(self) -> None:
+        """Buffers have been written from outside: what was read of them before may be wrong."""
 
     def _base(self) -> BaseLoss:
         raise TypeError(f"{type(self).__name__} names no base")

@@ -90,8 +90,11 @@ class SigLIP(Base):
                 self.started.fill_(True)
         self._known_started = True
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def _forget(self) -> None:
         self._known_started = False
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget()
         super()._load_from_state_dict(*args, **kwargs)
 
     def terms(

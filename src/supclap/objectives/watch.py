@@ -63,7 +63,7 @@ def waits(device: torch.device) -> bool:
 def fetch(flag: Tensor) -> tuple[Tensor, Callable[[], bool]]:
     """The flag in host memory, and whether it has arrived there."""
     host = torch.empty_like(flag, device="cpu", pin_memory=True).copy_(flag, non_blocking=True)
-    event = torch.cuda.Event()
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(flag.device))
     return host, lambda: not capturing() and bool(event.query())  # type: ignore[no-untyped-call]
 
