@@ -7,7 +7,7 @@ WORKERS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test slow promises check bench compare lock setup clean
+.PHONY: demo test slow promises check bench compare base-named lock setup clean
 
 demo: setup
 	$(BIN)/supclap demo
@@ -29,9 +29,11 @@ check: setup
 bench: setup
 	$(BIN)/supclap bench
 
-compare: setup
-	@test -n "$(BASE)" || { echo "make compare BASE=commit: which commit shall this tree be compared with?" >&2; exit 2; }
+compare: base-named setup
 	$(BIN)/python tools/compare.py $(BASE)
+
+base-named:
+	@test -n "$(BASE)" || { echo "make compare BASE=commit: which commit shall this tree be compared with?" >&2; exit 2; }
 
 lock:
 	$(PYTHON) tools/lock.py

@@ -19,6 +19,12 @@ def test_rounds_are_interleaved_and_counted():
     assert {name: len(rounds) for name, rounds in times.items()} == {"a": 3, "b": 3}
 
 
+def test_a_clock_of_ones_own_counts_what_it_says():
+    ticks = iter(range(100))
+    times = timing.in_turns({"a": lambda: None}, rounds=2, calls=4, clock=lambda: float(next(ticks)))
+    assert times == {"a": [250.0, 250.0]}
+
+
 def test_ratio_and_quartiles():
     times = {"one": [2.0, 4.0, 9.0], "other": [1.0, 2.0, 3.0]}
     assert timing.ratio(times, "one", "other") == [2.0, 2.0, 3.0]

@@ -107,6 +107,18 @@ def alone(rank, world):
     return found
 
 
+def alone_first(name, rank, world):
+    """A call of one's own before the ranks meet, on every other rank, must not keep them out of step."""
+    part = mine(rank, world)
+    rows = [row.detach()[part] for row in batch(11, n=ROWS, count=3)]
+    objective = build(name, rank)
+    if rank % 2 == (name == "siglip-start+static"):  # a start of a rank's own must not keep it out of the common one
+        objective.process_group = None
+        objective(*rows[:2])
+        objective.process_group = "auto"
+    return result(name, objective, rows, IDS[part])
+
+
 class Toy(torch.nn.Module):
     """Two towers and an objective in one module, as a trainer holds them."""
 
@@ -163,6 +175,7 @@ def work(rank, world, folder):
             "alone": alone(rank, world),
             "data parallel": data_parallel(rank, world),
             "numbers": with_numbers(rank, world),
+            "alone first": {name: alone_first(name, rank, world) for name in ("infonce+static", "siglip-start+static")},
             "compiled": compiled(rank, world) if world == 2 else None,
         }
     except BaseException:

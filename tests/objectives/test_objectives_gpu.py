@@ -4,6 +4,9 @@ import pytest
 import torch
 from objective_cases import batch, everything, needs_anchor
 
+from supclap.objectives import SVR, InfoNCE, StaticRadius
+from supclap.schema import UserError
+
 ALL = everything()
 IDS = torch.tensor([3, 7, 3, 1, 9, 9])
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
@@ -42,3 +45,20 @@ def test_a_gpu_agrees_with_the_cpu(name):
     narrow = step(name, ALL[name]().cuda(), "cuda", torch.float32)()
     for one, other in zip(narrow, wide, strict=True):
         assert (one.cpu().double() - other).abs().max() <= 1e-4 * max(1.0, other.abs().max().item())
+
+
+def test_a_loss_that_is_not_finite_is_traced_to_its_call_without_a_wait():
+    objective = SVR(InfoNCE(), radius=StaticRadius(0.4)).cuda()
+    audio, text = (row.detach().float().cuda() for row in batch())
+    broken = audio.clone()
+    broken[2, 1] = torch.nan
+    objective(audio, text)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert objective(broken, text, clip_ids=IDS.tolist()).loss.shape == ()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    with pytest.raises(UserError, match=r"call 2 of this objective \(1 before this one\): audio row 2 holds nan"):
+        objective(audio, text)
+    assert objective(audio, text).loss.isfinite()

@@ -5,6 +5,8 @@ them reach the dispatcher as one of a few operations, on a CPU as on a GPU, so a
 absence here.
 """
 
+import copy
+
 import pytest
 import torch
 from objective_cases import N, batch, everything, needs_anchor
@@ -48,21 +50,21 @@ def test_the_mode_would_see_it(act):
         act(torch.randn(4, generator=torch.Generator().manual_seed(0)))
 
 
-@pytest.mark.parametrize("name", ["infonce", "infonce+dynamic-fixed", "siglip+static", "printed"])
+@pytest.mark.parametrize("name", ["infonce", "infonce+dynamic-fixed", "siglip+static", "printed", "dcl+random"])
 def test_no_graph_break(name):
     """fullgraph=True refuses a break; value and gradients are the eager ones."""
     torch._dynamo.reset()
     eager = ALL[name]()
-    compiled = torch.compile(eager, fullgraph=True, backend="aot_eager")
+    again = copy.deepcopy(eager)  # a RandomRadius counts its calls
+    compiled = torch.compile(again, fullgraph=True, backend="aot_eager")
     rows = batch(dtype=torch.float32, count=3)
     found = []
-    for objective in (eager, compiled):
+    for objective, own in ((eager, eager), (compiled, again)):
         leaves = [row.detach().clone().requires_grad_() for row in rows]
-        eager.zero_grad()
         options = {"anchor_text": leaves[2]} if needs_anchor(name) else {}
         out = objective(*leaves[:2], clip_ids=IDS, **options)
         out.loss.backward()
-        grads = [value.grad for value in (*leaves[: 3 if options else 2], *eager.parameters())]
+        grads = [value.grad for value in (*leaves[: 3 if options else 2], *own.parameters())]
         found.append([out.loss, *out.parts.values(), *out.radius.values(), *grads])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -61,6 +61,11 @@ def test_many_processes_are_one(ranks, name):
     compare([rank[name] for rank in ranks], whole(name))
 
 
+@pytest.mark.parametrize("name", ["infonce+static", "siglip-start+static"])
+def test_a_call_alone_before_the_ranks_meet(ranks, name):
+    compare([rank["alone first"][name] for rank in ranks], whole(name))
+
+
 def test_without_ids(ranks):
     compare([rank["no ids"] for rank in ranks], whole("infonce+dynamic-fixed", ids=False))
 

@@ -365,6 +365,21 @@ def test_a_restored_siglip_does_not_start_again_and_a_fresh_one_does():
     assert {"bias_start", "started"} <= set(first.state_dict())
 
 
+def test_siglip_does_not_start_from_a_broken_batch():
+    audio, text = batch(8, spread=0.4)
+    broken = audio.detach().clone()
+    broken[1, 1] = torch.nan
+    base, sound = SigLIP(validate="never"), SigLIP()
+    assert base(broken, text).loss.isnan() and not base.started and base.bias.item() == 0.0
+    base(audio, text), sound(audio, text)
+    assert base.started and base.bias == sound.bias
+    evaluated = SigLIP().eval()
+    evaluated(audio, text)
+    with pytest.raises(UserError, match="row 1 holds nan"):
+        evaluated.train()(broken, text)
+    assert not evaluated.started
+
+
 def test_siglip_fixed_has_nothing_to_learn():
     assert list(SigLIP(learnable=False).parameters()) == []
     assert SigLIP(scale=7.0, learnable=False)(*batch()).loss.isfinite()
@@ -452,6 +467,25 @@ def test_a_users_own_radius_is_a_function_or_a_module():
     torch.testing.assert_close(losses[1], losses[2])
     losses[0].backward()
     assert {name for name, value in module.named_parameters() if value.grad} == {"radii.t2a.share", "radii.a2t.share"}
+
+
+def test_what_a_users_own_radius_calls_its_numbers_means_nothing_to_svr():
+    class Named(torch.nn.Module):
+        cap, reads = 0.5, False
+
+        def __init__(self):
+            super().__init__()
+            self.beta = torch.nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, similarities, distance, excluded, name):
+            return similarities[:, 0].sigmoid() * self.beta
+
+    audio, text = batch()
+    objective = SVR(InfoNCE(), radius=Named()).double()
+    out = objective(audio, text)
+    assert objective.beta == 0.0
+    positive = (unit(audio) * unit(text)).sum(1) / 0.07
+    torch.testing.assert_close(out.radius["t2a"], 3.0 * positive.sigmoid())
 
 
 def test_a_base_whose_terms_run_another_way_than_announced_is_refused():

@@ -11,7 +11,12 @@ from scipy.stats import binom
 Times = dict[str, list[float]]
 
 
-def in_turns(functions: Mapping[str, Callable[[], object]], rounds: int, calls: int = 1) -> Times:
+def in_turns(
+    functions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    calls: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Times:
     """Milliseconds a call, by name and round; each function is called once before, unmeasured."""
     for function in functions.values():
         function()
@@ -21,10 +26,10 @@ def in_turns(functions: Mapping[str, Callable[[], object]], rounds: int, calls: 
         # Each starts a round in its turn: whoever follows the largest finds the caches cold.
         first = place % len(names)
         for name in names[first:] + names[:first]:
-            function, start = functions[name], time.perf_counter()
+            function, start = functions[name], clock()
             for _ in range(calls):
                 function()
-            times[name].append((time.perf_counter() - start) / calls * 1e3)
+            times[name].append((clock() - start) / calls * 1e3)
     return times
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -22,10 +23,30 @@ def one_of(name: str, value: object, choices: Sequence[object]) -> None:
 
 def some_of(name: str, values: str | Sequence[str], choices: Sequence[str]) -> tuple[str, ...]:
     """Several of the choices, or one alone."""
-    found = (values,) if isinstance(values, str) else tuple(values)
+    found = tuple(values) if isinstance(values, Collection) and not isinstance(values, str) else (values,)
     for value in found:
         one_of(name, value, choices)
     return found
+
+
+def real(name: str, value: object) -> float:
+    """A plain number; a tensor or a parameter would be learned by nobody."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise UserError(f"{name}={short(value)} is not a number; pass a float")
+    return float(value)
+
+
+def whole(name: str, value: object) -> int:
+    """A plain whole number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise UserError(f"{name}={short(value)} is not a whole number; pass an int")
+    return int(value)
+
+
+def short(value: object) -> str:
+    """What a value looks like, in a few words of one line."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
 
 
 def shapes(audio: object, text: object, anchor_text: object, world: int) -> None:
@@ -74,13 +95,13 @@ def ids(clip_ids: object, audio: Tensor) -> Tensor | None:
     else:
         try:
             found = torch.tensor(clip_ids)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"clip_ids={clip_ids!r} cannot be read as integers; pass one integer a row") from error
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"clip_ids={short(clip_ids)} cannot be read as integers; pass one integer a row") from error
         if found.is_floating_point():
-            raise UserError(f"clip_ids={clip_ids!r} are not integers; pass one integer a row")
+            raise UserError(f"clip_ids={short(clip_ids)} are not integers; pass one integer a row")
     if found.shape != (len(audio),):
         raise UserError(f"clip_ids has shape {list(found.shape)} for {len(audio)} rows; pass one id a row")
-    return found.to(audio.device, torch.int64)
+    return found.to(audio.device, torch.int64, non_blocking=True)  # a list goes to a GPU without a wait
 
 
 def number(name: str, value: object, device: torch.device, dtype: torch.dtype) -> Tensor | float | None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from supclap.objectives import check
+from supclap.objectives import check, watch
 from supclap.objectives.gather import ProcessGroup, Ranks, agree, exchange, gather_rows, in_step, ranks
-from supclap.objectives.rows import unit
+from supclap.objectives.rows import transformed, unit
 from supclap.objectives.terms import Pairs, Relation, SameClip, relate
 from supclap.schema import BaseLoss, Direction, LossOutput, Term, UserError
 
@@ -40,6 +40,14 @@ class Call:
             bias=check.number("bias", self.bias, self.audio.device, wide),
         )
 
+    def held(self) -> Call:
+        """The same without the graph, to be looked at later."""
+        anchor_text = None if self.anchor_text is None else self.anchor_text.detach()
+        scale, bias = (x.detach() if isinstance(x, Tensor) else x for x in (self.scale, self.bias))
+        return replace(
+            self, audio=self.audio.detach(), text=self.text.detach(), anchor_text=anchor_text, scale=scale, bias=bias
+        )
+
     def check_values(self) -> None:
         """UserError for what is broken in the rows or the numbers."""
         check.values(audio=self.audio, text=self.text, anchor_text=self.anchor_text)
@@ -50,9 +58,9 @@ class Objective(nn.Module):
     """Common ground of all objectives. Inputs may arrive at any length; row i of audio and text is one pair.
 
     ``process_group``: "auto" takes all ranks whenever torch.distributed runs with more than one; a ProcessGroup; None:
-    this rank's rows only. ``validate``: values (NaN, zero rows) are checked at the "first" call and, on a CPU, again
-    when a loss is not finite; or "always" or "never". ``same_clip``: pairs of one clip are left out ("exclude") or stay
-    "negative".
+    this rank's rows only. ``validate``: values (NaN, zero rows) are checked at the "first" call and again when a loss
+    is not finite (on a GPU at a later call, which names the one it was: nothing waits for the device); or "always" or
+    "never". ``same_clip``: pairs of one clip are left out ("exclude") or stay "negative".
     """
 
     def __init__(
@@ -62,7 +70,8 @@ class Objective(nn.Module):
         check.one_of("validate", validate, check.VALIDATE)
         check.one_of("same_clip", same_clip, ("exclude", "negative"))
         self.process_group, self.validate, self.same_clip = process_group, validate, same_clip
-        self._seen = False
+        self._seen = self._agreed = False
+        self._watch = watch.Watch()
 
     def forward(
         self,
@@ -85,6 +94,8 @@ class Objective(nn.Module):
         return self._walk(here, call)
 
     def _inspected(self, call: Call, here: Ranks) -> Call:
+        if self.validate == "first" and not transformed():
+            self._watch.look()
         call = call.checked(here.world)
         if self.validate == "always" or (self.validate == "first" and not self._seen):
             if not torch.compiler.is_compiling():
@@ -99,10 +110,14 @@ class Objective(nn.Module):
             call = self._inspected(call, here)
         except UserError as error:
             trouble = error
-        exchange(call.audio, call.clip_ids is not None, call.anchor_text is not None, trouble, here, not self._seen)
-        if not self._seen:
+        exchange(call.audio, call.clip_ids is not None, call.anchor_text is not None, trouble, here, not self._agreed)
+        # Whether a rank was called alone before is its own affair: here all count together.
+        if not self._agreed:
             agree(self, here)
-        self._seen = True
+            for module in self.modules():
+                if isinstance(module, Objective):
+                    module._forget()
+        self._seen = self._agreed = True
         walk = _Walk(self)
         out: LossOutput = torch.func.functional_call(walk, in_step(walk, here), (here, call))
         return out
@@ -110,11 +125,17 @@ class Objective(nn.Module):
     def _walk(self, here: Ranks, call: Call) -> LossOutput:
         with torch.autocast(call.audio.device.type, enabled=False):
             out = self._compute(here, call)
-        # On a GPU this would wait for the device at every step.
-        if self.validate == "first" and call.audio.device.type == "cpu" and not torch.compiler.is_compiling():
-            if not math.isfinite(out.loss.item()):
-                call.check_values()
+        if self.validate == "first" and not torch.compiler.is_compiling():
+            self._after(out.loss, call)
         return out
+
+    def _after(self, loss: Tensor, call: Call) -> None:
+        """A loss that is not finite leads back to the values: at once, or at a later call where that would wait."""
+        if watch.waits(loss.device):
+            if not (transformed() or watch.capturing()):
+                self._watch.note(loss, call.held().check_values)
+        elif loss.device.type != "meta" and not math.isfinite(loss.item()):
+            call.check_values()
 
     def _compute(self, here: Ranks, call: Call) -> LossOutput:
         base = self._base()
@@ -126,6 +147,9 @@ class Objective(nn.Module):
             begin(audio, text, relation, here, call.scale, call.bias)
         terms = base.terms(audio, text, anchor_text=anchor_text, scale=call.scale, bias=call.bias)
         return self._sum(terms, Pairs(relation, here))
+
+    def _forget(self) -> None:
+        """Buffers have been written from outside: what was read of them before may be wrong."""
 
     def _base(self) -> BaseLoss:
         raise TypeError(f"{type(self).__name__} names no base")

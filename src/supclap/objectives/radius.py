@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from supclap.objectives import check
 from supclap.schema import UserError
 
 Cap = Literal["distance"] | None
@@ -40,9 +41,10 @@ class StaticRadius(Radius):
 
     def __init__(self, initial: float = 1.0, cap: Cap = None) -> None:
         super().__init__(cap)
+        initial = check.real("initial", initial)
         if not math.isfinite(initial):
             raise UserError(f"initial={initial!r} is not a finite number")
-        self.radius = nn.Parameter(torch.tensor(float(initial)))
+        self.radius = nn.Parameter(torch.tensor(initial))
 
     def forward(self, similarities: Tensor, distance: Tensor, excluded: Tensor | None, name: str) -> Tensor:
         """The number, for every row."""
@@ -61,6 +63,8 @@ class DynamicRadius(Radius):
 
     def __init__(self, batch_size: int | None = None, hidden: int = 64, cap: Cap = None) -> None:
         super().__init__(cap)
+        batch_size = None if batch_size is None else check.whole("batch_size", batch_size)
+        hidden = check.whole("hidden", hidden)
         if batch_size is not None and batch_size < 2:
             raise UserError(f"batch_size={batch_size!r} has no negatives; use 2 or more, or None for any batch")
         if hidden < 1:
@@ -121,7 +125,8 @@ class FixedRadius(Radius):
         super().__init__()
         if (value is None) == (fraction is None):
             raise UserError(f"value={value!r}, fraction={fraction!r}: give exactly one of value and fraction")
-        if not math.isfinite(value if value is not None else fraction or 0.0):
+        given = ("fraction", fraction) if value is None else ("value", value)
+        if not math.isfinite(check.real(*given)):
             raise UserError(f"value={value!r}, fraction={fraction!r}: not a finite number")
         self.value, self.fraction = value, fraction
 
@@ -142,6 +147,7 @@ class RandomRadius(Radius):
 
     def __init__(self, high: float = 1.0, seed: int = 0) -> None:
         super().__init__()
+        high = check.real("high", high)
         if not 0 < high < math.inf:
             raise UserError(f"high={high!r} must be a number above 0")
         self.high, self.seed = high, seed
@@ -152,11 +158,15 @@ class RandomRadius(Radius):
     def forward(self, similarities: Tensor, distance: Tensor, excluded: Tensor | None, name: str) -> Tensor:
         """A fresh draw for every row."""
         place = torch.arange(self.first_row, self.first_row + len(distance), device=distance.device)
-        key = zlib.crc32(f"{self.seed}/{name}".encode())
-        share = hashed_uniform(place, self.calls, key)
+        share = hashed_uniform(place, self.calls, _key(self.seed, name))
         if self.training:
             self.calls += 1
         return self.high * share.to(distance.dtype) * distance.detach()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _key(seed: int, name: str) -> int:
+    return zlib.crc32(f"{seed}/{name}".encode())
 
 
 def hashed_uniform(place: Tensor, call: Tensor, key: int) -> Tensor:

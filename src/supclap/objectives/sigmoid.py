@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from supclap.objectives import check
 from supclap.objectives.gather import Ranks, gather_rows, sum_over
 from supclap.objectives.objective import Base
 from supclap.objectives.terms import Relation, with_positive
@@ -38,15 +39,17 @@ class SigLIP(Base):
 
     def __init__(self, scale: float = 10.0, bias: float | None = None, learnable: bool = True, **common: Any) -> None:
         super().__init__(**common)
+        scale = check.real("scale", scale)
+        bias = None if bias is None else check.real("bias", bias)
         if not 0 < scale < math.inf:
             raise UserError(f"scale={scale!r} must be a number above 0; the published start is 10")
         if bias is not None and not math.isfinite(bias):
             raise UserError(f"bias={bias!r} is not a finite number; leave it out to start from the first batch")
         self.bias_start: Tensor
         self.started: Tensor
-        self.register_buffer("bias_start", torch.tensor(0.0 if bias is None else float(bias)))
+        self.register_buffer("bias_start", torch.tensor(bias or 0.0))
         self.register_buffer("started", torch.tensor(bias is not None))
-        self.scale_start = float(scale)
+        self.scale_start = scale
         self.log_scale = nn.Parameter(torch.zeros(())) if learnable else None
         self.bias_learned = nn.Parameter(torch.zeros(())) if learnable else 0.0
         self._known_started = bias is not None
@@ -80,12 +83,18 @@ class SigLIP(Base):
                 total = sum_over(torch.stack([(cosines * negative).sum(), negative.sum().to(cosines)]), here)
                 mean = total[0] / total[1].clamp(min=1)
                 scale = self.scale if scale is None else scale
-                self.bias_start.copy_(-math.log(max(relation.keys - 1, 1)) - scale * mean)
+                start = -math.log(max(relation.keys - 1, 1)) - scale * mean
+                if not math.isfinite(float(start)):
+                    return  # a broken batch is no first batch: written here, it would stay for good
+                self.bias_start.copy_(start)
                 self.started.fill_(True)
         self._known_started = True
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def _forget(self) -> None:
         self._known_started = False
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget()
         super()._load_from_state_dict(*args, **kwargs)
 
     def terms(

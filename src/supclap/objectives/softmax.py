@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from supclap.objectives import check
 from supclap.objectives.objective import Base
 from supclap.schema import Direction, Term, UserError
 
@@ -55,6 +56,7 @@ class Temperature(nn.Module):
 
     def __init__(self, temperature: float, learnable: bool) -> None:
         super().__init__()
+        temperature = check.real("temperature", temperature)
         if not 0 < temperature < math.inf:
             raise UserError(f"temperature={temperature!r} must be a number above 0; the paper uses 0.07")
         if learnable and temperature < 0.01:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from supclap.objectives import check, dense
 from supclap.objectives.objective import Objective, base_parts, total
-from supclap.objectives.radius import DynamicRadius, RandomRadius
+from supclap.objectives.radius import DynamicRadius, Radius, RandomRadius
 from supclap.objectives.terms import Pairs, positive_first, with_positive
 from supclap.schema import BaseLoss, Direction, LossOutput, RadiusLike, Term, UserError
 
@@ -53,8 +53,11 @@ class SVR(Objective):
         check.one_of("constrain", constrain, ("radius", "all"))
         held = check.some_of("detach", detach, ("positive", "u"))
         ways = check.some_of("directions", directions, ("t2a", "a2t"))
+        check.one_of("renormalize", renormalize, (True, False))
+        check.one_of("shared_radius", shared_radius, (True, False))
+        check.real("alpha", alpha)
         for name, weight in (("alpha", alpha), ("beta", beta)):
-            if weight is not None and not math.isfinite(weight):
+            if weight is not None and not math.isfinite(check.real(name, weight)):
                 raise UserError(f"{name}={weight!r} is not a finite number")
         _check_base(base, denominator)
         _check_radius(radius)
@@ -62,7 +65,7 @@ class SVR(Objective):
             warnings.warn("denominator='negatives' with a DynamicRadius collapses in training", stacklevel=2)
         self.base = base
         self.alpha = float(alpha)
-        self.beta = float(getattr(radius, "beta", 0.0) if beta is None else beta)
+        self.beta = float((radius.beta if isinstance(radius, Radius) else 0.0) if beta is None else beta)
         self.directions = ways
         self.renormalize, self.denominator, self.constrain = renormalize, denominator, constrain
         self.move_u = jacobian == "on" and "u" not in held
@@ -127,8 +130,10 @@ class Support:
             self._measure()
         else:
             self.distance = distance
-        self.raw = self._predict(svr.radius_of(term.name))
-        self.radius = capped(self.raw, self.distance, getattr(svr.radius_of(term.name), "cap", None))
+        radius = svr.radius_of(term.name)
+        self.raw = self._predict(radius)
+        # Of a radius of a user's own, `cap`, `reads` and `beta` may mean anything.
+        self.radius = capped(self.raw, self.distance, radius.cap if isinstance(radius, Radius) else None)
 
     def _measure(self) -> None:
         positive = self.term.key if self.svr.move_positive else self.term.key.detach()
@@ -145,7 +150,7 @@ class Support:
     def _predict(self, radius: nn.Module) -> Tensor:
         relation, excluded = self.pairs.relation, self.pairs.relation.excluded
         similarities = self.pairs.cosines(self.term).detach()
-        if getattr(radius, "reads", True):
+        if not isinstance(radius, Radius) or radius.reads:
             scale = self.term.scale
             scale = scale.detach() if isinstance(scale, Tensor) else scale
             similarities = scale * positive_first(similarities, relation.positive)
@@ -182,7 +187,9 @@ class Support:
 
     def constraint(self) -> Tensor:
         """Mean of relu(R - d) + relu(-R), of the radius as it was predicted."""
-        distance = self.distance if self.svr.constrain == "all" else self.distance.detach()
+        distance = self.distance.detach()
+        if self.svr.constrain == "all":  # `detach` is about the support vector: here both ends of the pair move
+            distance = (self.term.key - self.term.query).norm(dim=1)
         return (torch.relu(self.raw - distance) + torch.relu(-self.raw)).mean()
 
 
