@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from supclap.evaluation import inputs, resampling
 from supclap.evaluation.model import AUDIO_BATCH, audio_rows, check_clips, text_rows
 from supclap.evaluation.queries import Query
-from supclap.evaluation.ranks import ROUNDING, unit
+from supclap.evaluation.ranks import ROUNDING, unit, worst_order
 from supclap.schema import Clip, UserError
 
 CUTS = (1, 5, 10)
@@ -42,16 +42,6 @@ class Value:
     def to_dict(self) -> dict[str, float]:
         """Plain values, ready for JSON."""
         return asdict(self)
-
-
-def worst_order(scores: Floats, gains: Floats, against: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Clips from the first to the last place; of equals the hard negative first, then the less relevant."""
-    order = np.argsort(-scores, kind="stable")
-    step = np.zeros(len(scores), np.int64)
-    step[order[1:]] = -np.diff(scores[order]) > ROUNDING
-    group = np.empty(len(scores), np.int64)
-    group[order] = np.cumsum(step[order])
-    return np.lexsort((gains, ~against, group))
 
 
 def judge(scores: Floats, gains: Floats, against: NDArray[np.bool_], threshold: float = 1.0) -> dict[str, float]:
