@@ -53,6 +53,8 @@ def folder(tmp_path_factory):
         split = "train" if k % 4 < 2 else "test"
         clips.append(Clip(f"c{k}", str(root / f"{k}.wav"), 0, None, said, f"label_{k % 2}", split, f"s{k}"))
     manifest.write(clips, root / "tones.jsonl")
+    folds = [replace(clip, split="abcd"[k // 4], source=f"s{k % 4}") for k, clip in enumerate(clips)]
+    manifest.write(folds, root / "folds.jsonl")
     manifest.write([Clip(c.id, c.audio, captions=(Caption(f"tone {k}", "fra"),)) for k, c in enumerate(clips)],
                    root / "again.jsonl")  # fmt: skip
     return root
@@ -161,6 +163,10 @@ def test_classifiers_on_embeddings(run):
     # Without --split everything but what was fitted on is tried.
     _, out, _ = run("one", "tones.jsonl", "--task", "linear", "--json")
     assert json.loads(out)["clips"] == 8
+    _, out, err = run("one", "folds.jsonl", "--task", "linear", "--split", "d", "--train-split", "a,b", "--json")
+    assert json.loads(out)["clips"] == 4 and "4 recordings are among" in err
+    status, _, err = run("one", "folds.jsonl", "--task", "linear", "--split", "d", "--train-split", "a,z")
+    assert status == 2 and "--train-split='z'" in err
     status, _, err = run("one", "tones.jsonl", "--task", "linear", "--split", "train")
     assert status == 2 and "--train-split train, which is fitted on" in err
 

@@ -92,7 +92,7 @@ def evaluate(
     split
         Only the clips of this split. A table without a split column is divided as training divides it.
     train_split
-        The split that linear and fewshot fit their classifier on.
+        The split that linear and fewshot fit their classifier on, or several: fold1,fold2,fold3.
     template
         A text around each {label}; several are averaged. Default: "This is a sound of {label}".
     language
@@ -229,12 +229,19 @@ def _translated(model: Any, clips: list[Clip], asked: Asked) -> list[translation
 
 def _classified(model: str, table: list[Clip], clips: list[Clip], asked: Asked) -> Shown:
     """A classifier fitted on one split's embeddings and tried on the clips, without those it was fitted on."""
-    train = evaluation.of_split(divided(model, table, asked.train_split), asked.train_split)
+    train = _fitted_on(model, table, asked.train_split)
     known = {clip.id for clip in train}
     test = [clip for clip in clips if clip.id not in known]
     if not test:
         raise UserError(
             f"all {len(clips)} clips are of --train-split {asked.train_split}, which is fitted on; name --split"
+        )
+    tried_on, heard = ({clip.source for clip in part if clip.source is not None} for part in (test, train))
+    both = tried_on & heard
+    if both:
+        print(
+            f"supclap: note: {len(both)} recordings are among the clips tried and among those fitted on ({min(both)})",
+            file=sys.stderr,
         )
     loaded = hub.load(model)
     rows = [evaluation.labelled_rows(loaded, part, **asked.reading()) for part in (train, test)]
@@ -245,6 +252,17 @@ def _classified(model: str, table: list[Clip], clips: list[Clip], asked: Asked) 
     shots = [count for count in (1, 2, 4, 8, 16) if count <= fewest]
     found = linear.few_shot(fitted, names, tried, truth, shots=shots)
     return shown.few_shot(found, len(set(names)), len(test))
+
+
+def _fitted_on(model: str, table: list[Clip], split: str) -> list[Clip]:
+    """The clips of one split, or of several with commas between them (folds)."""
+    table = divided(model, table, split)
+    names = [split] if split in {clip.split for clip in table} else [part.strip() for part in split.split(",")]
+    known = sorted({clip.split for clip in table if clip.split is not None})
+    for name in names:
+        if name not in known:
+            raise unknown("--train-split", name, known)
+    return [clip for clip in table if clip.split in names]
 
 
 def divided(model: str, clips: list[Clip], split: str | None) -> list[Clip]:

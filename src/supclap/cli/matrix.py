@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from supclap.cli import shown
@@ -13,36 +13,53 @@ from supclap.encoders import hub
 from supclap.evaluation import significance
 from supclap.evaluation.retrieval import Scores
 from supclap.report import tables as drawn
-from supclap.schema import UserError
+from supclap.schema import Clip, UserError
 
 
 def matrix(models: Mapping[str, str], tables: Mapping[str, str], asked: Asked) -> Shown:
     """Every model on every table. On one table all models are scored on the same clips."""
-    found: dict[str, dict[str, Scores]] = {name: {} for name in models}
-    notes: list[str] = []
-    leaks = []
-    for data, path in tables.items():
-        chosen: dict[str, Any] = {}
-        for name, model in models.items():
-            chosen[name], said, count = clips_of(model, path, asked)
-            notes += said
-            leaks += [{"model": name, "data": data, "clips": count, "dropped": asked.leaks == "drop"}] if count else []
-        # A clip that one run has learned from is dropped for all: they are compared on the same clips.
-        common = set.intersection(*({clip.id for clip in clips} for clips in chosen.values()))
-        clips = [clip for clip in next(iter(chosen.values())) if clip.id in common]
-        if not clips:
-            raise UserError(f"no clip of {path} is unheard by all of {', '.join(models)}; --leaks note keeps them")
-        if task_of(asked.task, clips) != "retrieval":
-            raise UserError(
-                f"{path}: several models or tables are compared by retrieval, which needs captions of clips"
-            )
-        for name, model in models.items():
-            found[name][data] = scores(hub.load(model), clips, replace(asked, task="retrieval"))
+    # All that can be refused is, before the first sound is embedded.
+    sides = {data: _common(models, data, path, asked) for data, path in tables.items()}
+    loaded = {name: hub.load(model) for name, model in models.items()}
+    retrieval = replace(asked, task="retrieval")
+    found = {
+        name: {data: scores(model, side.clips, retrieval) for data, side in sides.items()}
+        for name, model in loaded.items()
+    }
     whole = shown.retrieval(found)
     rows = _compared(found)
     sheets = [_counts(found), *whole.sheets] + ([_differences(rows)] if rows else [])
+    leaks = [leak for side in sides.values() for leak in side.leaks]
     plain = {"models": dict(models), "data": dict(tables), **whole.plain, "compared": rows, "leaks": leaks}
+    notes = [note for side in sides.values() for note in side.notes]
     return replace(whole, plain=plain, sheets=sheets, notes=[*notes, *whole.notes])
+
+
+@dataclass(frozen=True)
+class _Side:
+    clips: list[Clip]
+    notes: list[str]
+    leaks: list[dict[str, Any]]
+
+
+def _common(models: Mapping[str, str], data: str, path: str, asked: Asked) -> _Side:
+    """The clips of a table that all models are scored on: what is dropped for one is dropped for all."""
+    notes: list[str] = []
+    leaks: list[dict[str, Any]] = []
+    chosen = []
+    for name, model in models.items():
+        clips, said, count = clips_of(model, path, asked)
+        chosen.append(clips)
+        notes += said
+        if count:
+            leaks.append({"model": name, "data": data, "clips": count, "dropped": asked.leaks == "drop"})
+    common = set.intersection(*({clip.id for clip in clips} for clips in chosen))
+    clips = [clip for clip in chosen[0] if clip.id in common]
+    if not clips:
+        raise UserError(f"no clip of {path} is unheard by all of {', '.join(models)}; --leaks note keeps them")
+    if task_of(asked.task, clips) != "retrieval":
+        raise UserError(f"{path}: several models or tables are compared by retrieval, which needs captions")
+    return _Side(clips, notes, leaks)
 
 
 def _counts(found: Mapping[str, Mapping[str, Scores]]) -> Sheet:
