@@ -211,7 +211,7 @@ def test_recordings_that_a_run_has_learned_from(trained, run):
     status, _, err = run("run", "heard.jsonl", "--leaks", "drop")
     assert status == 2 and "none is left to score" in err
     # Side by side, all models are scored on the clips that none of them has heard.
-    status, out, err = run("run,two", "other.jsonl", "--leaks", "drop", "--json")
+    status, out, err = run("two,run", "other.jsonl", "--leaks", "drop", "--json")
     found = json.loads(out)
     assert [found["scores"][name]["other.jsonl"]["clips"] for name in ("run", "two")] == [15, 15]
     assert found["leaks"] == [{"model": "run", "data": "other.jsonl", "clips": 1, "dropped": True}]
