@@ -121,3 +121,10 @@ def test_few_shot_grows_with_shots_and_repeats_itself():
     found = linear.few_shot(audio[:300], names[:300], audio[300:], names[300:], **call)
     assert found[16]["top1"] > found[1]["top1"] + 5 and found[1]["sd"] > 0
     assert linear.few_shot(audio[:300], names[:300], audio[300:], names[300:], **call) == found
+
+
+def test_rounding_does_not_decide_average_precision():
+    """Scores that differ in the last digit are equal, and of equals the wrong ones come first."""
+    right = np.array([True, False, False, True])
+    scores = 0.3 + 1e-16 * np.array([4.0, 0.0, 2.0, 6.0])
+    assert zeroshot.average_precision(scores, right) == pytest.approx((1 / 3 + 2 / 4) / 2)

@@ -221,6 +221,29 @@ print(scores["t2a"]["R@1"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss /
 
 
 def test_importing_needs_numpy_alone():
-    code = "import sys, supclap.evaluation.retrieval; print([m for m in sys.modules if m in ('torch', 'scipy')])"
+    rooms = "supclap.evaluation.retrieval, supclap.evaluation.significance"
+    code = f"import sys, {rooms}; print([m for m in sys.modules if m in ('torch', 'scipy')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_intervals_where_languages_miss_clips():
+    """Draws that leave a language out are left out for all of them; where none is left, nothing is said."""
+    rng = np.random.default_rng(0)
+    matrix, owner = rng.standard_normal((6, 12)), np.repeat(np.arange(6), 2)
+    languages = ["eng", "fra"] * 4 + ["eng", "eng"] * 2
+    plain = retrieval.evaluate_similarity(matrix, owner, languages=languages).to_dict()
+    for way in ("t2a", "a2t"):
+        for name, value in plain[way].items():
+            low, high = plain["intervals"][way][name]
+            assert low <= value <= high, name
+    everyone = [f"{'abcdefghijkl'[k // 26]}{chr(97 + k % 26)}x" for k in range(12)]
+    plain = retrieval.evaluate_similarity(rng.standard_normal((12, 12)), np.arange(12), languages=everyone).to_dict()
+    assert plain["intervals"]["t2a"]["MedR"] == [None, None] and plain["intervals"]["a2t"]["R@1"] == [None, None]
+    json.dumps(plain, allow_nan=False)
+
+
+def test_one_clip_has_no_interval():
+    plain = retrieval.evaluate_similarity(np.ones((1, 3)), np.zeros(3, int)).to_dict()
+    assert plain["t2a"]["R@1"] == 100 and plain["intervals"]["t2a"]["R@1"] == [None, None]
+    json.dumps(plain, allow_nan=False)

@@ -55,9 +55,21 @@ def test_matrix_and_languages(files, capsys):
     assert "fra" in out
 
 
+def test_rows_for_papers_and_spreadsheets(files, capsys):
+    words = ["--audio", "@a", "--text", "@t", "--clips", "@c"]
+    _, out, _ = score(files, capsys, *words, "--json")
+    plain = json.loads(out)
+    status, out, _ = score(files, capsys, *words, "--format", "latex")
+    assert status == 0 and f"a & {plain['t2a']['R@1']:.2f} & {plain['t2a']['R@10']:.2f} & " in out
+    status, out, _ = score(files, capsys, *words, "--format", "csv")
+    head, row = (line.split(",") for line in out.splitlines())
+    assert status == 0 and float(row[head.index("A2T nDCG@10")]) == plain["a2t"]["nDCG@10"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["--audio", "@a", "--text", "@t", "--clips", "@c", "--format", "excel"], "--format='excel'"),
         ([], "give --audio a.npy and --text t.npy"),
         (["--audio", "@a"], "give --audio a.npy and --text t.npy"),
         (["--audio", "@a", "--text", "@t"], "say with --clips which clip"),

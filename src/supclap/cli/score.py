@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from supclap.cli import shown
 from supclap.evaluation import inputs, retrieval
-from supclap.report import tables
 from supclap.schema import UserError
 
 
@@ -24,6 +22,7 @@ def score(
     protocol: str = "mlclap",
     split: str | None = None,
     duplicates: str = "error",
+    format: str | None = None,
     json: bool = False,
 ) -> None:
     """Score embeddings of any model by a named protocol, with intervals.
@@ -46,11 +45,14 @@ def score(
         The name of the split, kept in the result.
     duplicates
         error: equal audio rows are a mistake in the table; keep: they are scored, each a rival of the other.
+    format
+        table, json, csv, or latex (rows in the paper's layout).
     json
-        Print JSON.
+        The same as --format json.
     """
     if duplicates not in ("error", "keep"):
         raise UserError(f"--duplicates={duplicates!r} is neither error nor keep")
+    form = shown.form(json, format)
     codes = None if languages is None else _lines(languages)
     if similarity is not None:
         if audio is not None or text is not None:
@@ -71,42 +73,8 @@ def score(
         scores = retrieval.evaluate(
             rows, words, _map(clips, len(rows), len(words)), languages=codes, protocol=protocol, split=split
         )
-    show(scores, json)
-
-
-def show(scores: retrieval.Scores, json: bool) -> None:
-    """The result on stdout: JSON, or a table with intervals; remarks on stderr."""
-    plain = scores.to_dict()
-    for line in [plain["flag"], *plain.get("notes", [])]:
-        if line:
-            print(f"supclap: note: {line}", file=sys.stderr)
-    if json:
-        print(json_module.dumps(plain, ensure_ascii=False))
-        return
-    print(_table(plain), end="")
-    if "languages" in plain:
-        print(_languages(plain), end="")
-
-
-def _table(plain: dict[str, Any]) -> str:
-    rows = [
-        [name, *((plain[way][name], *plain["intervals"][way][name]) for way in ("t2a", "a2t"))] for name in plain["t2a"]
-    ]
-    where = f", {plain['split']}" if plain["split"] else ""
-    title = (
-        f"{plain['protocol']}{where}: {plain['clips']} clips, {plain['captions']} captions; 95 % intervals over clips"
-    )
-    return tables.text(rows, ["", "T2A", "A2T"], title=title)
-
-
-def _languages(plain: dict[str, Any]) -> str:
-    names = ["R@1", "R@10", "mAP10"]
-    rows = [
-        [code, row["clips"], row["captions"], *(row[way][name] for way in ("t2a", "a2t") for name in names)]
-        for code, row in plain["languages"].items()
-    ]
-    headers = ["language", "clips", "captions", *(f"{way} {name}" for way in ("T2A", "A2T") for name in names)]
-    return tables.text(rows, headers)
+    name = (audio or similarity or Path()).stem
+    shown.show(shown.retrieval({name: {split or "": scores}}), form)
 
 
 def _load(path: Path) -> np.ndarray[Any, Any]:

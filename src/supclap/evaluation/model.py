@@ -64,7 +64,7 @@ def evaluate_model(
         seen.caption_clip,
         languages=seen.languages if len(set(seen.languages)) > 1 else None,
         protocol=protocol,
-        split=split or _only_split(chosen),
+        split=split or only_split(chosen),
     )
     shared = _shared_captions(seen)
     if shared:
@@ -102,6 +102,15 @@ def evaluate_zeroshot(
     found = zeroshot.evaluate(audio, rows, truth, names)
     found.about = "zero-shot, " + "; ".join(templates)
     return found
+
+
+def labelled_rows(
+    model: Any, clips: Sequence[Clip], *, batch_size: int = AUDIO_BATCH, workers: int = 0
+) -> tuple[Rows, list[str]]:
+    """[clips, d] and the label of each: what a classifier on embeddings is fitted on, or tried on."""
+    check_clips(clips, captions=False)
+    truth = [labels[0] for labels in true_labels(clips)]
+    return audio_rows(model, clips, None, batch_size, workers, "raise")[0], truth
 
 
 def true_labels(clips: Sequence[Clip], separator: str | None = None) -> list[list[str]]:
@@ -247,6 +256,7 @@ def _shared_captions(seen: Embeddings) -> int:
     return sum(len(owners[caption]) > 1 for caption in captions)
 
 
-def _only_split(clips: Sequence[Clip]) -> str | None:
+def only_split(clips: Sequence[Clip]) -> str | None:
+    """The split of all clips, where they have one and the same."""
     splits = {clip.split for clip in clips}
     return splits.pop() if len(splits) == 1 else None

@@ -162,3 +162,15 @@ def _with_own(ahead: Ints, bars: Floats, counts: Ints, order: Ints) -> Ints:
     ranks = np.empty(len(order), np.int64)
     ranks[order] = (ahead + place)[np.arange(bars.shape[1]) < counts[:, None]]
     return ranks
+
+
+def worst_order(
+    scores: Floats, gains: NDArray[np.float64], against: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Items from the first to the last place; of equals those ``against`` the model first, then the less relevant."""
+    order = np.argsort(-scores, kind="stable")
+    step = np.zeros(len(scores), np.int64)
+    step[order[1:]] = -np.diff(scores[order]) > ROUNDING
+    group = np.empty(len(scores), np.int64)
+    group[order] = np.cumsum(step[order])
+    return np.lexsort((gains, group) if against is None else (gains, ~against, group))

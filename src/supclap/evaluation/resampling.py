@@ -41,24 +41,30 @@ def mean_draws(sums_cm: Array, counts_cm: Array, draws: int, seed: int = 0) -> A
 
 
 def median_draws(ranks: Ints, owner: Ints, clips: int, draws: int, seed: int = 0) -> Array:
-    """[b] floor of the median rank, plus one, of every draw."""
+    """[b] floor of the median rank, plus one, of every draw; NaN for a draw without a single query."""
     order = np.argsort(ranks, kind="stable")
     ranks, owner = ranks[order], owner[order]
     parts = []
     for weights_bc in weights(clips, draws, seed):
         before = np.cumsum(weights_bc[:, owner], axis=1)
         total = before[:, -1:]
-        low = (before <= (total - 1) // 2).sum(1)
-        high = (before <= total // 2).sum(1)
-        kept = total[:, 0] > 0
-        parts.append(np.floor((ranks[low[kept]] + ranks[high[kept]]) / 2) + 1)
+        none = total[:, 0] == 0
+        low, high = ((before <= middle).sum(1) for middle in ((total - 1) // 2, total // 2))
+        low[none], high[none] = 0, 0
+        parts.append(np.where(none, np.nan, np.floor((ranks[low] + ranks[high]) / 2) + 1))
     return np.concatenate(parts)
 
 
 def percentile(draws_bm: Array, clips: int, level: float = 0.95) -> tuple[Array, Array]:
-    """The interval of each column, widened as Student's t against the normal: few clips vary too little."""
+    """The interval of each column, widened as Student's t against the normal: few clips vary too little.
+
+    NaN where nothing can be said: one clip, or so many languages with so few clips that no draw asks in all of them.
+    """
     if not 0 < level < 1:
         raise UserError(f"level={level!r} must lie between 0 and 1; 0.95 is usual")
+    if clips < 2 or not len(draws_bm):
+        nothing = np.full(draws_bm.shape[1], np.nan)
+        return nothing, nothing
     tail = _tail(clips, level)
     low, high = np.quantile(draws_bm, [tail, 1 - tail], axis=0)
     return low, high
@@ -66,8 +72,6 @@ def percentile(draws_bm: Array, clips: int, level: float = 0.95) -> tuple[Array,
 
 def _tail(clips: int, level: float) -> float:
     """The share cut off at each end: P(Z < -sqrt(n / (n - 1)) t)."""
-    if clips < 2:
-        return 0.0
     z, nu = NormalDist().inv_cdf(0.5 + level / 2), clips - 1
     # Student's quantile by its expansion in 1 / nu (Abramowitz and Stegun 26.7.5): good to 0.1 % from nu = 4 on.
     terms = (

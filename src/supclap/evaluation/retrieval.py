@@ -183,7 +183,9 @@ class Scores(Mapping[str, Any]):
             resampling.median_draws(part.query_ranks(direction), part.owners[direction], self.clips, draws, seed)
             for part in self.parts.values()
         ]
-        low, high = resampling.percentile(np.mean(drawn, axis=0)[:, None], self.clips, level)
+        # Every language is drawn by the same clips, and a draw counts where all of them were asked.
+        means = np.mean(drawn, axis=0)
+        low, high = resampling.percentile(means[np.isfinite(means), None], self.clips, level)
         return float(low[0]), float(high[0])
 
     def to_dict(self, *, intervals: bool = True) -> dict[str, Any]:
@@ -191,7 +193,7 @@ class Scores(Mapping[str, Any]):
         plain = dict(self._items())
         if intervals:
             plain["intervals"] = {
-                direction: {name: list(pair) for name, pair in row.items()}
+                direction: {name: [None if end != end else end for end in pair] for name, pair in row.items()}
                 for direction, row in self.intervals().items()
             }
         return plain

@@ -1,6 +1,7 @@
 """What a difference is worth: intervals and tests over clips, over seeds, and over both.
 
 Clips are resampled with their captions. ``gain`` is always b - a (or method - base): positive means b scored higher.
+scipy is imported where seeds are compared: what trains and evaluates needs numpy alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from supclap.evaluation import resampling
 from supclap.evaluation.retrieval import DIRECTIONS, Scores
@@ -158,6 +158,8 @@ def summary(
     values: Sequence[float], *, level: float = 0.95, two_level_interval: tuple[float, float] = (np.nan, np.nan)
 ) -> Seeds:
     """Mean, deviation and Student's interval of one number a seed; with one seed the interval is not a number."""
+    from scipy import stats
+
     given = np.asarray(values, float)
     count = len(given)
     mean = float(given.mean())
@@ -189,6 +191,8 @@ def two_level(
 
 def minimum_effect(sd: float, count: int, *, power: float = 0.8, level: float = 0.95) -> float:
     """The smallest true effect that ``count`` paired differences of deviation ``sd`` show with this power."""
+    from scipy import optimize, stats
+
     if count < 2:
         raise UserError(f"count={count}: one seed shows no effect of any size; run two or more")
     bar = stats.t.ppf(0.5 + level / 2, count - 1)

@@ -60,12 +60,37 @@ def _language(model: Any, clips: Sequence[Clip], reference: str, language: str, 
     return quality(first, second, owner, language, seed)
 
 
+def evaluate_again(
+    model: Any, clips: Sequence[Clip], again: Sequence[Clip], *, reference: str = "eng", seed: int = 0
+) -> list[Quality]:
+    """Captions against what came back from each language: ``again`` holds the same clips with the re-translated ones.
+
+    A re-translated caption is in the reference's words, and its column or row names the language it came back from.
+    """
+    original = {clip.id: [c.text for c in clip.captions if c.language == reference] for clip in clips}
+    other = {clip.id: clip for clip in again}
+    odd = sorted(other.keys() - original.keys())
+    if odd:
+        raise UserError(f"clip {odd[0]!r} was re-translated but is not in the table; both must hold the same clips")
+    languages = sorted({c.language for clip in again for c in clip.captions})
+    found = []
+    for code in languages:
+        back = {name: [c.text for c in clip.captions if c.language == code] for name, clip in other.items()}
+        back = {name: texts for name, texts in back.items() if texts}
+        mine = {name: original[name] for name in back}
+        found.append(back_translated(model, mine, back, language=code, reference=reference, seed=seed))
+    if not found:
+        raise UserError("the re-translated table has no captions; give one for each caption of the original")
+    return found
+
+
 def back_translated(
     model: Any,
     original: Mapping[str, Sequence[str]],
     again: Mapping[str, Sequence[str]],
     *,
     language: str,
+    reference: str = "eng",
     seed: int = 0,
 ) -> Quality:
     """English captions by clip id against what came back from ``language``, by any encoder of English."""
@@ -76,7 +101,7 @@ def back_translated(
         if len(texts) != len(again[name]):
             raise UserError(f"clip {name!r} has {len(texts)} captions and {len(again[name])} re-translated ones")
     owner = [row for row, name in enumerate(original) for _ in original[name]]
-    first, second = ([(text, "eng") for name in original for text in side[name]] for side in (original, again))
+    first, second = ([(text, reference) for name in original for text in side[name]] for side in (original, again))
     return quality(text_rows(model, first), text_rows(model, second), owner, language, seed)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supclap.evaluation import inputs, resampling
-from supclap.evaluation.ranks import ROUNDING, Ints, unit
+from supclap.evaluation.ranks import ROUNDING, Ints, unit, worst_order
 from supclap.schema import UserError
 
 TEMPLATE = "This is a sound of {label}"
@@ -171,8 +171,7 @@ def averaged(rows_ltd: Any) -> Array:
 
 def average_precision(scores: Array, right: NDArray[np.bool_]) -> float:
     """Mean over right items of the precision at their place; of equal scores the wrong ones come first."""
-    order = np.lexsort((right, -scores))
-    hits = right[order]
+    hits = right[worst_order(scores, right.astype(float))]
     places = np.flatnonzero(hits)
     return float((np.arange(1, len(places) + 1) / (places + 1)).mean())
 
