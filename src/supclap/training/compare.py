@@ -15,7 +15,6 @@ from typing import Any
 from supclap import runtime
 from supclap.data import manifest
 from supclap.evaluation import significance
-from supclap.evaluation.model import evaluate_model
 from supclap.evaluation.retrieval import DIRECTIONS, Scores
 from supclap.report import tables
 from supclap.schema import FORMAT, Clip, Direction, UserError
@@ -24,6 +23,7 @@ from supclap.settings import write, write_json
 from supclap.training import identity, loop, records, setup
 from supclap.training.config import RunConfig
 from supclap.training.processes import Team, joined
+from supclap.training.untrained import score
 
 RESULT = "comparison.json"
 METRIC = "R@1"
@@ -153,12 +153,18 @@ class Compared:
         for row in self.differences():
             gain = (row["gain"], row["low"], row["high"])
             p = [tables.cell(row[key], 3) if key in row else "-" for key in ("p", "holm")]
-            rows.append([f"{row['recipe']} - {row['base']}", row["direction"].upper(), gain, *p])
+            sure = [tables.cell(row["mde"], 1)] if "mde" in row else []
+            rows.append([f"{row['recipe']} - {row['base']}", row["direction"].upper(), gain, *p, *sure])
         many = self.seeds is not None and len(self.seeds) > 1
         over = (
-            "two-level 95 % interval (seeds and clips), t test over seeds" if many else "95 % interval, paired by clip"
+            "two-level 95 % interval (seeds and clips), t test over seeds; mde: the smallest true gain that so many "
+            "seeds would show with 80 % power"
+            if many
+            else "95 % interval, paired by clip"
         )
-        return tables.text(rows, ["difference", "", METRIC, "p", "Holm's p"], title=over, digits=1)
+        return tables.text(
+            rows, ["difference", "", METRIC, "p", "Holm's p", *(["mde"] if many else [])], title=over, digits=1
+        )
 
 
 def compare(
@@ -192,19 +198,19 @@ def _compare(
     team: Team,
 ) -> Compared:
     first = next(iter(plan.values()))[0]
-    clips = list(data) if data is not None else _read(first)
+    clips = list(data) if data is not None else read_clips(first)
     sides = setup.splits(first, clips)
     split = "test" if len(sides["test"]) > 1 else "val"
     for name, configs in plan.items():
         for config in configs:
-            _check_folder(_place(folder, name, config, chosen), config)
+            check_folder(_place(folder, name, config, chosen), config)
     _start_together({name: configs[0] for name, configs in plan.items()}, sides)
     runs: dict[str, list[Outcome]] = {name: [] for name in plan}
     for number in range(len(next(iter(plan.values())))):
         for name, configs in plan.items():
             place = _place(folder, name, configs[number], chosen)
-            run = _run(place, configs[number], clips, watch, progress)
-            scores = _score(run.model, configs[number], sides[split], split)
+            run = run_in(place, configs[number], clips, watch, progress)
+            scores = score(run.model, configs[number], sides[split], split)
             # The model goes: ten of them would not fit everywhere.
             runs[name].append(Outcome(place, configs[number], run.records, scores))
         _paired({name: mine[number] for name, mine in runs.items()})
@@ -225,7 +231,8 @@ def _place(out: Path, name: str, config: RunConfig, seeds: tuple[int, ...] | Non
     return out / name if seeds is None else out / name / f"seed-{config.seed}"
 
 
-def _read(config: RunConfig) -> list[Clip]:
+def read_clips(config: RunConfig) -> list[Clip]:
+    """The table that a config names."""
     if not config.data.path:
         raise UserError("data is missing; name a table, a folder of sounds or a corpus")
     return manifest.read(config.data.path, captions_from=config.data.captions_from)
@@ -243,7 +250,7 @@ def _check(recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None) -> N
                 raise UserError(f"recipes {base} and {name} differ in {field}.*; give all the same: {field}...=value")
 
 
-def _check_folder(folder: Path, config: RunConfig) -> None:
+def check_folder(folder: Path, config: RunConfig) -> None:
     """UserError where another run lies in the place of this one."""
     if not (folder / loop.RUN).exists():
         return
@@ -292,22 +299,12 @@ def _same(found: Mapping[str, Mapping[str, str]], where: str) -> None:
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _run(folder: Path, config: RunConfig, clips: list[Clip], watch: Watch, progress: setup.Progress | None) -> loop.Run:
+def run_in(
+    folder: Path, config: RunConfig, clips: list[Clip], watch: Watch, progress: setup.Progress | None
+) -> loop.Run:
     """From the beginning, from where it stopped, or as it lies there."""
     name = folder.name if not folder.name.startswith("seed-") else f"{folder.parent.name} {folder.name}"
     callbacks = watch(name)
     if (folder / loop.RUN).exists():
         return loop.resume(folder, callbacks=callbacks, data=clips, progress=progress)
     return loop.train(config, out=folder, callbacks=callbacks, data=clips, progress=progress)
-
-
-def _score(model: Any, config: RunConfig, clips: list[Clip], split: str) -> Scores:
-    features, kept = setup.cached(config, model, {"train": clips}, None, None)
-    return evaluate_model(
-        model,
-        kept["train"],
-        protocol=config.evaluate.protocol,
-        split=split,
-        features=features,
-        on_error="raise" if features is not None else "drop",
-    )

@@ -330,6 +330,7 @@ class _Trainer:
             "step": self.state.step,
             "epoch": self.state.epoch,
             **mean(self.team.everyone(said)),
+            "scale": handover.scale_of(self.parts.objective),
             "gradient_norm": result.gradient_norm,
             "lr": {group["name"]: group["lr"] for group in self.parts.optimizer.param_groups},
             "clips_per_s": round(result.rows * self.team.world / max(seconds, 1e-9), 2),

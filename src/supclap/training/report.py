@@ -17,7 +17,7 @@ from supclap.evaluation.model import embed_clips
 from supclap.report import figures, html
 from supclap.schema import Clip, UserError
 from supclap.settings import read as read_settings
-from supclap.training import records, setup
+from supclap.training import records, setup, untrained
 from supclap.training.config import RunConfig
 from supclap.training.failures import failures
 from supclap.training.loop import RUN
@@ -86,6 +86,10 @@ def _summary(folder: Path, lines: Lines) -> str:
         rows = [[WAYS[way], *(_cell(best["scores"], intervals, way, name) for name in metrics)] for way in WAYS]
         body += html.table(("", *metrics), rows)
         body += html.text("Percent (MedR: rank), with 95 % intervals over clips.", "soft")
+        told = untrained.read(folder)
+        if told is not None:
+            worse = any(told[way]["worse"] for way in WAYS)
+            body += html.text(untrained.in_words(told), "bad" if worse else "")
     return body
 
 
@@ -126,7 +130,11 @@ def _smooth(values: Sequence[float | None], most: int = 400) -> np.ndarray:
 def _failures(folder: Path, config: RunConfig) -> str:
     try:
         clips = setup.splits(config)[config.evaluate.select_on][:LISTENED]
-        seen = embed_clips(load(folder), [clip for clip in clips if clip.captions], on_error="drop")
+        model = load(folder)
+        # Where a tower stands still the cache has its rows.
+        chosen = {"train": [clip for clip in clips if clip.captions]}
+        features, kept = setup.cached(config, model, chosen, None, None)
+        seen = embed_clips(model, kept["train"], features=features, on_error="drop")
     except UserError as error:
         return html.text(f"The sounds are not here to be played: {error}", "soft")
     body = html.text(f"Captions whose clip came far behind, of {len(seen.clips)} clips.")
