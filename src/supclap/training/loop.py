@@ -340,7 +340,7 @@ class _Trainer:
 
     def _skip(self, result: StepResult) -> None:
         state = self.state
-        state.skipped += 1
+        state.skipped += result.at_fault
         ids = list(result.rows_at_fault)
         names = [self.parts.clips["train"][index].id for index in ids if 0 <= index < len(self.parts.clips["train"])]
         state.last = self.records.write(
