@@ -71,7 +71,10 @@ def test_dry_run_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
             ["train", "TABLE", "--out", "run", "--recipe", "small", "--curve", "seeds=[0,1]", "batch_size=8"],
             "one recipe and one seed",
         ),
-        (["train", "TABLE", "--out", "run", "--recipe", "small", 'track=["wandb"]'], "pip install wandb"),
+        (
+            ["train", "TABLE", "--out", "run", "--recipe", "small", "batch_size=8", 'track=["wandb"]'],
+            "pip install wandb",
+        ),
         (["report", "nowhere"], "run.json"),
     ],
 )
