@@ -30,7 +30,7 @@ def test_train_resume_report(corpus, tmp_path, capsys):
     assert result["best"]["clips"] == 12
     assert result["run"] == str(out)
     assert result["report"] == str(out / "report.html")
-    assert "mn04" in result["untrained"]["reason"] or result["untrained"]["clips"] == 12
+    assert "mn04" in result["untrained"].get("reason", "") or result["untrained"]["clips"] == 12
     assert run(["train", "--resume", str(out)]) == 0
     said = capsys.readouterr().out
     assert "R@1" in said
@@ -72,7 +72,7 @@ def test_dry_run_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
             "one recipe and one seed",
         ),
         (
-            ["train", "TABLE", "--out", "run", "--recipe", "small", "batch_size=8", 'track=["wandb"]'],
+            ["train", "TABLE", "--out", "run", "--recipe", "small", "batch_size=8", 'train.track=["wandb"]'],
             "pip install wandb",
         ),
         (["report", "nowhere"], "run.json"),

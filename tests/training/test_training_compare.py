@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -105,6 +109,50 @@ def test_nothing_is_run_twice_and_what_stopped_goes_on(pair, tmp_path):
     again = compare(pair, out=tmp_path, watch=lambda name: [Ear()])
     assert len(steps) == 5
     assert again.to_dict() == first.to_dict()
+
+
+def test_side_by_side_is_the_same_comparison(found, pair, tmp_path):
+    _, one_by_one = found
+    said = []
+    together = compare(pair, out=tmp_path, seeds=[0], jobs=2, say=said.append)
+    assert len(said) == 2
+    ours, theirs = (json.loads(json.dumps(one.to_dict()["recipes"])) for one in (together, one_by_one))
+    assert {name: told["runs"][0] for name, told in ours.items()} == {
+        name: told["runs"][0] for name, told in theirs.items()
+    }
+
+
+def test_a_mistake_in_one_of_several_processes_stops_all_with_its_name(tiny, tmp_path):
+    """One recipe cannot take a step: its rate leads to what is not finite."""
+    both = {"good": tiny(epochs=2), "bad": tiny({"optim.lr": 1e30}, epochs=40)}
+    with pytest.raises(UserError, match="^bad seed-0: .*not finite"):
+        compare(both, out=tmp_path, seeds=[0], jobs=2)
+    with pytest.raises(UserError, match="jobs=0"):
+        compare(both, out=tmp_path, seeds=[0], jobs=0)
+
+
+def test_a_signal_saves_all_of_several_processes(corpus, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from supclap.training.config import recipe\n"
+        "def base():\n    return recipe('small', objective='infonce')\n"
+        "def other():\n    return recipe('small', objective='uni-static')\n"
+    )
+    words = ["train", corpus[1], "--recipe", f"{mine}:base,{mine}:other", "--jobs", 2, "--out", tmp_path, *FIELDS]
+    command = [sys.executable, "-m", "supclap", *map(str, words), "epochs=200"]
+    told = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    journals = [tmp_path / name / records.NAME for name in ("base", "other")]
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not all(one.exists() and one.read_text().count("\n") > 5 for one in journals):
+        time.sleep(0.1)
+    told.send_signal(signal.SIGTERM)
+    _, talk = told.communicate(timeout=120)
+    assert told.returncode == 143, talk
+    assert "the same command again" in talk
+    for one in journals:
+        last = json.loads(one.read_text().splitlines()[-1])
+        state = json.loads((one.parent / "checkpoints" / "last" / "state.json").read_text())
+        assert state["step"] == last["step"]
 
 
 def test_recipes_that_do_not_start_alike_are_refused_before_anything_is_trained(pair, tiny, tmp_path):

@@ -119,6 +119,7 @@ def test_without_the_bridges_weights_the_reason_is_said(tiny, tmp_path, monkeypa
 def test_the_real_bridge_is_loaded_by_the_language_of_the_captions(tiny, corpus, tmp_path, shared, monkeypatch):
     from supclap.encoders import pretrained
 
+    monkeypatch.setenv("SUPCLAP_CACHE", str(tmp_path / "cache"))
     pretrained.add("mn04", shared / "weights" / "mn04_as_mAP_432.pt")
     pretrained.add("audioset-labels", shared / "weights" / "audioset_class_labels_indices.csv")
     config = tiny({"evaluate.limit": 6}, epochs=1)

@@ -72,9 +72,9 @@ def test_several_validation_sets_are_scored_and_one_selects(tiny, corpus, tmp_pa
         ({"evaluate.select_on": "vall"}, "did you mean 'val'"),
         ({"evaluate.also": ["a/x.csv", "b/x.csv"]}, "called 'x'"),
         ({"evaluate.also": ["val.csv"]}, "called 'val'"),
-        ({"track": ["tensorbord"]}, "track"),
+        ({"train.track": ["tensorbord"]}, "track"),
         ({"data.share": 0}, "data.share"),
-        ({"mask.time_share": 1}, "mask.time_share"),
+        ({"train.mask.time_share": 1}, "train.mask.time_share"),
     ],
 )
 def test_mistakes_are_said(tiny, fields, words):
@@ -100,7 +100,7 @@ def test_tensorboard_holds_every_step_and_score(tiny, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train(tiny({"track": ["tensorboard"]}, epochs=1), out=tmp_path / "run")
+    run = train(tiny({"train.track": ["tensorboard"]}, epochs=1), out=tmp_path / "run")
     held = EventAccumulator(str(tmp_path / "run" / tracking.FOLDER / "run"))
     held.Reload()
     steps = [line for line in run.records if line["event"] == "step"]
@@ -128,7 +128,7 @@ def test_wandb_is_handed_the_same_through_accelerate(tiny, tmp_path, monkeypatch
 
     monkeypatch.setattr(tracking, "check", lambda names: None)
     monkeypatch.setattr("accelerate.tracking.WandBTracker", Stand)
-    train(tiny({"track": ["wandb"]}, epochs=1), out=tmp_path / "run")
+    train(tiny({"train.track": ["wandb"]}, epochs=1), out=tmp_path / "run")
     assert told[:3] == [("supclap",), "called", 0]
     assert [one[0] for one in told[3:-1]] == [1, 2, 3, 4, 5, 5]
     assert told[-1] == "called"
@@ -139,7 +139,7 @@ def test_a_tracker_that_is_not_there_stops_the_run_before_it_begins(tiny, tmp_pa
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None if name != "accelerate" else real(name))
     for name, way in (("tensorboard", r"supclap\[tracking\]"), ("wandb", "pip install wandb")):
         with pytest.raises(UserError, match=f"{name}.*not installed.*{way}"):
-            train(tiny({"track": [name]}), out=tmp_path / "run")
+            train(tiny({"train.track": [name]}), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -151,7 +151,7 @@ def test_augmentation_reaches_the_batches_and_their_order_stays(tiny, tmp_path):
         parts = setup.build(tiny(fields), setup.splits(tiny(fields)))
         return next(batch for _, batch in parts.loader.batches(0))
 
-    plain, louder, again = first({}), first({"augment.gain_db": [6, 6]}), first({"augment.gain_db": [6, 6]})
+    plain, louder, again = first({}), first({"data.augment.gain_db": [6, 6]}), first({"data.augment.gain_db": [6, 6]})
     assert torch.equal(plain.clip_ids, louder.clip_ids)
     assert torch.allclose(louder.samples, plain.samples * 10 ** (6 / 20), rtol=1e-4)
     assert torch.equal(louder.samples, again.samples)
@@ -183,7 +183,7 @@ def test_masks_hide_shares_of_time_and_bands_in_training_alone():
 
 
 def test_masks_move_the_weights_and_a_resumed_run_draws_the_same(tiny, tmp_path):
-    fields = {"mask.times": 1, "mask.bands": 1, "augment.noise": 0.5, "train.checkpoint_every": 4}
+    fields = {"train.mask.times": 1, "train.mask.bands": 1, "data.augment.noise": 0.5, "train.checkpoint_every": 4}
     train(tiny(fields, epochs=1), out=tmp_path / "whole")
     train(tiny(epochs=1), out=tmp_path / "plain")
     shutil.copytree(tmp_path / "whole", tmp_path / "again")
@@ -197,7 +197,7 @@ def test_masks_move_the_weights_and_a_resumed_run_draws_the_same(tiny, tmp_path)
 
 
 def test_augmenting_what_is_cached_is_refused(tiny):
-    for fields, word in (({"augment.noise": 0.5}, "augment"), ({"mask.bands": 1}, "mask")):
+    for fields, word in (({"data.augment.noise": 0.5}, "data.augment"), ({"train.mask.bands": 1}, "train.mask")):
         config = tiny({**fields, "train.freeze_audio": True})
         with pytest.raises(UserError, match=rf"{word}.*features=false"):
             setup.build(config, setup.splits(config))

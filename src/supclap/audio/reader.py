@@ -29,8 +29,8 @@ def read(item: Item, rate: int, start: float = 0.0, end: float | None = None) ->
     check_rate(rate)
     check_span(start, end)
     if isinstance(item, tuple):
-        samples, rate_in = array(item)
-        return resample(_cut(samples, rate_in, start, end).mean(axis=0), rate_in, rate)
+        samples, rate_in = array(item, start, end)
+        return resample(samples.mean(axis=0), rate_in, rate)
     with opened(item) as sound:
         stream = Stream(sound.rate, rate)
         parts: list[Samples] = []
@@ -48,8 +48,11 @@ def read(item: Item, rate: int, start: float = 0.0, end: float | None = None) ->
         return np.concatenate(parts)
 
 
-def array(item: tuple[np.ndarray, int]) -> tuple[Samples, float]:
-    """(samples, rate) of a caller as float32 [channels, time], with the usual mistakes named."""
+def array(item: tuple[np.ndarray, int], start: float = 0.0, end: float | None = None) -> tuple[Samples, float]:
+    """(samples, rate) of a caller as float32 [channels, time], with the usual mistakes named.
+
+    Only what lies between ``start`` and ``end`` seconds is converted: a long array is read in parts, and never copied.
+    """
     if len(item) != 2:
         raise UserError(f"a sound in memory is (samples, rate), not {len(item)} values")
     values: Any = np.asarray(item[0])
@@ -64,13 +67,13 @@ def array(item: tuple[np.ndarray, int]) -> tuple[Samples, float]:
         raise UserError(f"samples of shape {[channels, count]} look like [time, channels]; give samples.T")
     if values.size == 0:
         raise AudioError("the array holds no samples")
-    floats = to_float(values)
+    floats = to_float(_cut(values, rate, start, end))
     if not (-LOUDEST < floats.min() and floats.max() < LOUDEST):
         raise AudioError("the array holds NaN, infinite or absurdly large samples")
     return floats, rate
 
 
-def _cut(samples: Samples, rate: float, start: float, end: float | None) -> Samples:
+def _cut(samples: Any, rate: float, start: float, end: float | None) -> Any:
     first = round(start * rate)
     last = None if end is None else max(round(end * rate), first + 1)
     piece = samples[:, first:last]

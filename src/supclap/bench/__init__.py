@@ -8,6 +8,7 @@ from supclap.bench.measured import Measured
 from supclap.bench.objective import measure as objective
 from supclap.bench.pipeline import pipeline
 from supclap.bench.retrieval import retrieval
+from supclap.bench.step import measure as step
 from supclap.bench.towers import measure as towers
 
 BENCHES: dict[str, Callable[..., Measured]] = {
@@ -15,6 +16,7 @@ BENCHES: dict[str, Callable[..., Measured]] = {
     "retrieval": retrieval,
     "pipeline": pipeline,
     "towers": towers,
+    "step": step,
 }
 
 __all__ = ["BENCHES", "Measured"]

@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from scipy.stats import binom
+
 Times = dict[str, list[float]]
 
 
@@ -40,3 +42,10 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 def ratio(times: Times, name: str, other: str) -> list[float]:
     """How many times as long, round by round."""
     return [one / two for one, two in zip(times[name], times[other], strict=True)]
+
+
+def middle(values: Sequence[float], sure: float = 0.95) -> tuple[float, float]:
+    """An interval for the median of which we are so sure, whatever the distribution; few values: all of them."""
+    ordered, count = sorted(values), len(values)
+    cut = int(binom.ppf((1 - sure) / 2, count, 0.5))
+    return ordered[max(cut - 1, 0)], ordered[min(count - cut, count - 1)]

@@ -33,6 +33,7 @@ def train(
     dry_run: bool = False,
     curve: bool = False,
     captions_from: str | None = None,
+    jobs: int = 1,
     json: bool = False,
 ) -> int:
     """Train a model on a table, a folder of sounds or a corpus by name.
@@ -55,6 +56,8 @@ def train(
         How many more captions do I need: train on 1/16, 1/4, 1/2 and all of the data, and draw R@1.
     captions_from
         "names": captions from the words of file and folder names.
+    jobs
+        With several recipes or seeds: how many runs go on at once, each in a process of its own.
     json
         The result as JSON.
     """
@@ -75,10 +78,12 @@ def train(
     if dry_run:
         return _preview(settings, json)
     assert out is not None
+    if jobs != 1 and len(settings) == 1 and seeds is None:
+        raise UserError(f"--jobs {jobs}: there is one run; give several recipes (with commas) or seeds=[0,1,2]")
     if curve:
         return _curve(settings, seeds, out, json)
     if len(settings) > 1 or seeds is not None:
-        return _several(settings, recipes, seeds, out, json)
+        return _several(settings, recipes, seeds, out, jobs, json)
     ((asked, only),) = zip(recipes.values(), settings.values(), strict=True)
     _keep_recipe(asked, out)
     return _one(lambda live: loop.train(only, out=out, callbacks=[live], progress=live.heard), json)
@@ -196,6 +201,7 @@ def _several(
     recipes: dict[str, str | None],
     seeds: tuple[int, ...] | None,
     out: Path,
+    jobs: int,
     json: bool,
 ) -> int:
     lives: list[Live] = []
@@ -209,7 +215,7 @@ def _several(
         for name, asked in recipes.items():
             for place in [out / name] if seeds is None else [out / name / f"seed-{seed}" for seed in seeds]:
                 _keep_recipe(asked, place)
-        return compare(settings, out=out, seeds=seeds, watch=watch, progress=hearing.heard)
+        return compare(settings, out=out, seeds=seeds, jobs=jobs, watch=watch, progress=hearing.heard, say=hearing.line)
 
     found, status = _watched(work, lives, lambda stop: AGAIN)
     if not _talks():

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from supclap.audio.decode import AudioError, probe
+from supclap.data.decoded import Decoded
 from supclap.data.quarantine import Bad, Quarantine
 from supclap.data.sample import ENGLISH, Augmentation, Captions, Features, Made, Maker, Task
 from supclap.data.sampler import Order, apart, bucketed, rounds, share, shuffled
@@ -25,7 +26,8 @@ class Loader:
 
     ``batches`` yields the position after each batch; (epoch, position) is all that resuming takes. Draws depend on
     (seed, epoch, position) alone. ``distinct``: no clip comes twice in a batch. ``bucket``: clips of like length
-    stand together within so many batches.
+    stand together within so many batches. ``decoded``: a folder where every clip is kept as 16-bit samples once it has
+    been read, for sounds that come in many epochs.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Loader:
         distinct: bool = True,
         shuffle: bool = True,
         context: str | None = None,
+        decoded: str | Path | None = None,
     ) -> None:
         _check(batch_size=batch_size, workers=workers, captions=captions, crop=crop, max_seconds=max_seconds)
         self.clips = list(clips)
@@ -65,6 +68,7 @@ class Loader:
         self._maker = Maker(self.clips, items, ids, sample_rate, seed, captions, max_seconds, crop)
         self._maker.rank, self._maker.world = rank, world
         self._maker.augment, self._maker.features, self._maker.prepare = augment, features, prepare
+        self._maker.decoded = None if decoded is None else Decoded(Path(decoded).absolute(), sample_rate)
         self._lengths = self._seconds() if bucket else []
         self._pool: Any = None
         self._count = len(share(np.arange(len(items)), rank, world))

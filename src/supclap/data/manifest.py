@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -13,6 +14,7 @@ from supclap.audio.archive import outer_of
 from supclap.data import folders, shards, tables
 from supclap.data.columns import Entry, columns, entry
 from supclap.data.corpora import CORPORA
+from supclap.data.whole import whole
 from supclap.schema import Caption, Clip, UserError, unknown
 from supclap.settings import cache_folder, write_json
 
@@ -176,18 +178,11 @@ def write(clips: Sequence[Clip], path: str | Path) -> Path:
     """A table (.csv, .tsv, .jsonl or .parquet) that ``read`` turns into the same clips; one row a caption."""
     target = Path(path).absolute()
     rows = [row for clip in clips for row in _rows(clip, target.parent)]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     suffix = target.suffix.lower()
-    if suffix in (".csv", ".tsv"):
-        _write_separated(rows, temporary, "\t" if suffix == ".tsv" else ",")
-    elif suffix == ".jsonl":
-        temporary.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf8")
-    elif suffix == ".parquet":
-        _write_parquet(rows, temporary)
-    else:
-        raise UserError(f"{path}: give a name that ends in .csv, .tsv, .jsonl or .parquet")
-    temporary.replace(target)
+    if suffix not in WRITERS:
+        raise UserError(f"{path}: give a name that ends in {', '.join(WRITERS)}")
+    with whole(target) as temporary:
+        WRITERS[suffix](rows, temporary)
     return target
 
 
@@ -206,13 +201,19 @@ def _rows(clip: Clip, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _write_separated(rows: list[dict[str, Any]], path: Path, delimiter: str) -> None:
-    import csv
-
+def _write_csv(rows: list[dict[str, Any]], path: Path, delimiter: str = ",") -> None:
     with path.open("w", encoding="utf8", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, delimiter=delimiter, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _write_tsv(rows: list[dict[str, Any]], path: Path) -> None:
+    _write_csv(rows, path, "\t")
+
+
+def _write_jsonl(rows: list[dict[str, Any]], path: Path) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf8")
 
 
 def _write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
@@ -221,3 +222,11 @@ def _write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
 
     kinds = {name: pa.float64() if name in ("start", "end") else pa.string() for name in FIELDS}
     pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items()))), path)
+
+
+WRITERS: dict[str, Callable[[list[dict[str, Any]], Path], None]] = {
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".jsonl": _write_jsonl,
+    ".parquet": _write_parquet,
+}

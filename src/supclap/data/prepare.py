@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from supclap.audio.archive import outer_of
 from supclap.audio.decode import AudioError
 from supclap.audio.reader import read
+from supclap.data.whole import whole
 from supclap.schema import Clip, UserError
 
 
@@ -61,7 +63,8 @@ def prepare(
 
 def name_of(clip: Clip, rate: int) -> str:
     """A file name that another source, span, size, date or rate does not share."""
-    state = os.stat(clip.audio) if os.path.isfile(clip.audio) else None
+    outer = outer_of(clip.audio)
+    state = os.stat(outer) if os.path.isfile(outer) else None
     changed = (state.st_size, state.st_mtime_ns) if state else ()
     key = hashlib.sha256(repr((clip.audio, clip.start, clip.end, changed, rate)).encode()).hexdigest()[:16]
     stem = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in Path(clip.audio).stem)[:80]
@@ -72,15 +75,11 @@ def _write(clip: Clip, path: Path, rate: int) -> Path:
     import soundfile
 
     samples = read(clip.audio, rate, clip.start, clip.end)
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # FLAC clips what is louder than full scale; a loud float file is turned down instead.
+    loudest = max(float(np.abs(samples).max()), 1.0)
     try:
-        # FLAC clips what is louder than full scale; a loud float file is turned down instead.
-        loudest = max(float(np.abs(samples).max()), 1.0)
-        soundfile.write(temporary, samples / loudest, rate, format="FLAC", subtype="PCM_16")
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; is the disk full?") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        with whole(path) as temporary:
+            soundfile.write(temporary, samples / loudest, rate, format="FLAC", subtype="PCM_16")
+    except soundfile.SoundFileError as error:
+        raise UserError(f"{path}: {error}; is the disk full?") from error
     return path

@@ -13,6 +13,7 @@ import torch
 from supclap.audio.decode import AudioError, probe
 from supclap.audio.reader import read
 from supclap.audio.resample import Samples
+from supclap.data.decoded import Decoded, unpacked
 from supclap.runtime import generator
 from supclap.schema import Batch, Caption, Clip, UserError
 
@@ -91,6 +92,7 @@ class Maker:
     augment: Augmentation | None = None
     features: Features | None = None
     prepare: Callable[[Batch], Batch] | None = None
+    decoded: Decoded | None = None
     rank: int = 0
     world: int = 1
     _kept: OrderedDict[tuple[int, int, int], Sample | str] = field(default_factory=OrderedDict)
@@ -143,20 +145,28 @@ class Maker:
         return Sample(clip, samples, text.text, text.language, anchor, None if vector is None else _tensor(vector))
 
     def _samples(self, clip: Clip, epoch: int, position: int) -> Samples:
-        start, end = clip.start, clip.end
-        if self.max_seconds is not None:
-            start, end = self._cropped(clip, epoch, position, self.max_seconds)
-        return read(clip.audio, self.sample_rate, start, end)
+        if self.decoded is None:
+            return read(clip.audio, self.sample_rate, *self._span(clip, epoch, position, None))
+        whole = self.decoded(clip)
+        start, end = self._span(clip, epoch, position, len(whole) / self.sample_rate)
+        first = round((start - clip.start) * self.sample_rate)
+        last = None if end is None else round((end - clip.start) * self.sample_rate)
+        return unpacked(whole[first:last])
 
-    def _cropped(self, clip: Clip, epoch: int, position: int, most: float) -> tuple[float, float | None]:
+    def _span(self, clip: Clip, epoch: int, position: int, seconds: float | None) -> tuple[float, float | None]:
+        """From where to where a clip is heard; ``seconds``: its length, where that is known."""
+        most = self.max_seconds
+        if most is None:
+            return clip.start, clip.end
         if self.crop == "start":
             return clip.start, clip.start + most if clip.end is None else min(clip.end, clip.start + most)
-        end = probe(clip.audio).seconds if clip.end is None else clip.end
-        spare = end - clip.start - most
-        if spare <= 0:
+        if seconds is None:
+            seconds = (probe(clip.audio).seconds if clip.end is None else clip.end) - clip.start
+        if seconds <= most:
             return clip.start, clip.end
         drawn = float(torch.rand((), generator=generator(self.seed, "crop", epoch, position), dtype=torch.float64))
-        return clip.start + drawn * spare, clip.start + drawn * spare + most
+        first = clip.start + drawn * (seconds - most)
+        return first, first + most
 
     def _said(self, clip: Clip, caption: int, epoch: int, position: int) -> tuple[Caption, str | None]:
         if caption >= 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,31 +20,13 @@ from supclap.report import tables
 from supclap.schema import FORMAT, Clip, Direction, UserError
 from supclap.settings import read as read_settings
 from supclap.settings import write, write_json
-from supclap.training import identity, loop, records, setup
+from supclap.training import cells, identity, loop, records, setup
+from supclap.training.cells import Cell, Outcome
 from supclap.training.config import RunConfig
-from supclap.training.processes import Team, joined
-from supclap.training.untrained import score
+from supclap.training.processes import joined
 
 RESULT = "comparison.json"
 METRIC = "R@1"
-Watch = Callable[[str], Sequence[Any]]
-"""The name of a run -> the callbacks that hear of it."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A finished run: where it lies, what it started from, and what it scored."""
-
-    path: Path
-    config: RunConfig
-    records: list[dict[str, Any]]
-    scores: Scores
-
-    def to_dict(self, out: Path) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        started = {key: self.records[0][key] for key in ("seed", "weights", "batches")}
-        best = (records.last(self.records, "end") or {}).get("best_step")
-        return {"run": os.path.relpath(self.path, out), **started, "best_step": best, "scores": self.scores.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -173,62 +155,85 @@ def compare(
     out: str | os.PathLike[str],
     seeds: Iterable[int] | None = None,
     data: Sequence[Clip] | None = None,
-    watch: Watch = lambda name: (),
+    jobs: int = 1,
+    watch: cells.Callbacks = lambda name: (),
     progress: setup.Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Compared:
     """Train every recipe with every seed, score all on the test split (val where there is none), and set side by side.
 
-    UserError where two recipes do not start from the same weights or do not see the same batches.
+    UserError where two recipes do not start from the same weights or do not see the same batches. With ``jobs`` above 1
+    so many runs go on at once, each in a process of its own and without callbacks; ``say`` hears of each that is done.
     """
     folder, chosen = Path(out), None if seeds is None else tuple(seeds)
-    plan = {name: _of_seeds(config, chosen) for name, config in recipes.items()}
-    _check(recipes, chosen)
+    _check(recipes, chosen, jobs)
+    plan = [cell for one in _seeded(recipes, chosen) for cell in _cells(folder, one, chosen)]
     first = next(iter(recipes.values()))
     with joined(runtime.device(first.device)) as team:
-        return _compare(plan, folder, chosen, data, watch, progress, team)
+        if team.world > 1 and jobs > 1:
+            raise UserError(f"jobs={jobs} with {team.world} processes a run; give one or the other")
+        clips = list(data) if data is not None else read_clips(first)
+        sides = setup.splits(first, clips)
+        split = "test" if len(sides["test"]) > 1 else "val"
+        _check_before(plan, sides)
+        scored = cells.Scored(sides[split], split)
+        if jobs > 1:
+            _hear_once(plan[0], sides, progress)
+            done = cells.side_by_side(plan, clips, scored, jobs)
+        else:
+            done = cells.in_turn(plan, clips, scored, watch, progress)
+        found = Compared(folder, split, first.evaluate.select_on, chosen, _collect(plan, done, list(recipes), say))
+        if team.first:
+            write_json(found.to_dict(), folder / RESULT)
+        return found
 
 
-def _compare(
-    plan: Mapping[str, list[RunConfig]],
-    folder: Path,
-    chosen: tuple[int, ...] | None,
-    data: Sequence[Clip] | None,
-    watch: Watch,
-    progress: setup.Progress | None,
-    team: Team,
-) -> Compared:
-    first = next(iter(plan.values()))[0]
-    clips = list(data) if data is not None else read_clips(first)
-    sides = setup.splits(first, clips)
-    split = "test" if len(sides["test"]) > 1 else "val"
-    for name, configs in plan.items():
-        for config in configs:
-            check_folder(_place(folder, name, config, chosen), config)
-    _start_together({name: configs[0] for name, configs in plan.items()}, sides)
-    runs: dict[str, list[Outcome]] = {name: [] for name in plan}
-    for number in range(len(next(iter(plan.values())))):
-        for name, configs in plan.items():
-            place = _place(folder, name, configs[number], chosen)
-            run = run_in(place, configs[number], clips, watch, progress)
-            scores = score(run.model, configs[number], sides[split], split)
-            # The model goes: ten of them would not fit everywhere.
-            runs[name].append(Outcome(place, configs[number], run.records, scores))
-        _paired({name: mine[number] for name, mine in runs.items()})
-    found = Compared(folder, split, first.evaluate.select_on, chosen, runs)
-    if team.first:
-        write_json(found.to_dict(), folder / RESULT)
-    return found
+def _collect(
+    plan: Sequence[Cell], done: Iterable[tuple[Cell, Outcome]], names: Sequence[str], say: Callable[[str], None]
+) -> dict[str, list[Outcome]]:
+    """Outcomes by recipe, in the order of the plan; UserError as soon as all recipes of a seed are there and differ."""
+    found: dict[Path, Outcome] = {}
+    for cell, outcome in done:
+        found[cell.place] = outcome
+        say(f"{cell.name}: {outcome.scores!r}")
+        row = [other for other in plan if other.config.seed == cell.config.seed or len(plan) == len(names)]
+        if all(other.place in found for other in row):
+            _paired({other.recipe: found[other.place] for other in row})
+    return {name: [found[cell.place] for cell in plan if cell.recipe == name] for name in names}
+
+
+def _hear_once(cell: Cell, sides: dict[str, list[Clip]], progress: setup.Progress | None) -> None:
+    """Frozen towers hear all clips here, so that the runs find them in the cache."""
+    model, _ = setup.networks(cell.config, sides["train"])
+    setup.cached(cell.config, model, sides, None, progress)
 
 
 # -- the plan --------------------------------------------------------------------------------------------------------
 
 
-def _of_seeds(config: RunConfig, seeds: tuple[int, ...] | None) -> list[RunConfig]:
-    return [config] if seeds is None else [dataclasses.replace(config, seed=seed) for seed in seeds]
+def _seeded(recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None) -> Iterator[dict[str, RunConfig]]:
+    """All recipes with the first seed, then with the next."""
+    for seed in (None,) if seeds is None else seeds:
+        yield {
+            name: config if seed is None else dataclasses.replace(config, seed=seed) for name, config in recipes.items()
+        }
 
 
-def _place(out: Path, name: str, config: RunConfig, seeds: tuple[int, ...] | None) -> Path:
-    return out / name if seeds is None else out / name / f"seed-{config.seed}"
+def _cells(out: Path, recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None) -> list[Cell]:
+    return [
+        Cell(name, out / name if seeds is None else out / name / f"seed-{config.seed}", config)
+        for name, config in recipes.items()
+    ]
+
+
+def _check_before(plan: Sequence[Cell], sides: dict[str, list[Clip]]) -> None:
+    """UserError before anything is trained: folders that hold other runs, recipes that cannot be paired."""
+    for cell in plan:
+        check_folder(cell.place, cell.config)
+    firsts: dict[str, RunConfig] = {}
+    for cell in plan:
+        firsts.setdefault(cell.recipe, cell.config)
+    _start_together(firsts, sides)
 
 
 def read_clips(config: RunConfig) -> list[Clip]:
@@ -238,7 +243,9 @@ def read_clips(config: RunConfig) -> list[Clip]:
     return manifest.read(config.data.path, captions_from=config.data.captions_from)
 
 
-def _check(recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None) -> None:
+def _check(recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None, jobs: int) -> None:
+    if jobs < 1:
+        raise UserError(f"jobs={jobs}: give 1 or more")
     if not recipes:
         raise UserError("recipe is missing; name one or several, with commas between them")
     if seeds is not None and (not seeds or len(set(seeds)) < len(seeds)):
@@ -294,17 +301,3 @@ def _same(found: Mapping[str, Mapping[str, str]], where: str) -> None:
                     f"recipes {base} and {name} {said[key]} ({first[key]}, {value} at {where}), so their difference is "
                     "not the recipe's alone; compare recipes with the same towers, head, seed, data and batch_size"
                 )
-
-
-# -- one run ---------------------------------------------------------------------------------------------------------
-
-
-def run_in(
-    folder: Path, config: RunConfig, clips: list[Clip], watch: Watch, progress: setup.Progress | None
-) -> loop.Run:
-    """From the beginning, from where it stopped, or as it lies there."""
-    name = folder.name if not folder.name.startswith("seed-") else f"{folder.parent.name} {folder.name}"
-    callbacks = watch(name)
-    if (folder / loop.RUN).exists():
-        return loop.resume(folder, callbacks=callbacks, data=clips, progress=progress)
-    return loop.train(config, out=folder, callbacks=callbacks, data=clips, progress=progress)

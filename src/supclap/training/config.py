@@ -41,6 +41,9 @@ class DataSettings:
     share: float = 1.0  # train on this share of the train split, drawn by clip; a smaller share lies within a larger
     max_seconds: float | None = None
     workers: NonNegativeInt = 0
+    decoded: str | None = None  # a folder that keeps every clip as 16-bit samples once it has been decoded
+    bucket: NonNegativeInt = 0  # clips of like length stand together within so many batches
+    augment: AugmentSettings = AugmentSettings()
     strict: bool = False  # an unreadable file is an error, not a line in quarantine.csv
 
     def __post_init__(self) -> None:
@@ -64,8 +67,10 @@ class TrainSettings:
     lora: LoraSettings | None = None
     checkpointing: bool = False  # activations are computed again in backward
     features: bool = True  # a frozen tower is heard once and cached
+    mask: MaskSettings = MaskSettings()  # SpecAugment
     ema: float | None = None  # the share of the running mean that each step keeps (.999); None: no mean
     checkpoint_every: PositiveInt | None = None  # steps; None: each epoch, never over five minutes apart
+    track: tuple[Tracker, ...] = ()  # beside records.jsonl: tensorboard, wandb
     max_skipped: float = 0.05  # the share of steps that may be skipped as not finite
 
     def __post_init__(self) -> None:
@@ -110,9 +115,6 @@ class RunConfig:
     optim: OptimSettings = OptimSettings()
     train: TrainSettings = TrainSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
-    augment: AugmentSettings = AugmentSettings()
-    mask: MaskSettings = MaskSettings()
-    track: tuple[Tracker, ...] = ()
     seed: int = 0
     device: str = "auto"
     precision: Precision = "fp32"

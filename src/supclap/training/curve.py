@@ -20,10 +20,9 @@ from supclap.evaluation.retrieval import DIRECTIONS, Scores
 from supclap.report import figures, tables
 from supclap.schema import FORMAT, Clip, Direction, UserError
 from supclap.settings import write_json
-from supclap.training import compare, records, setup
+from supclap.training import cells, compare, records, setup
 from supclap.training.config import RunConfig
 from supclap.training.processes import joined
-from supclap.training.untrained import score
 
 SHARES = tuple(map(Fraction, ("1/16", "1/4", "1/2", "1")))
 RESULT, DRAWING = "curve.json", "curve.svg"
@@ -125,7 +124,7 @@ def learning_curve(
     *,
     out: str | os.PathLike[str],
     data: Sequence[Clip] | None = None,
-    watch: compare.Watch = lambda name: (),
+    watch: cells.Callbacks = lambda name: (),
     progress: setup.Progress | None = None,
 ) -> Curve:
     """Train on each share, score all on the test split (val where there is none), draw, and say what it means."""
@@ -135,15 +134,16 @@ def learning_curve(
         sides = setup.splits(config, clips)
         split = "test" if len(sides["test"]) > 1 else "val"
         shares, left_out = fitting(config, len(sides["train"]))
-        points = []
+        scored, points = cells.Scored(sides[split], split), []
         for share in shares:
             mine = of_share(config, share, len(sides["train"]))
             place = folder / ("all" if share == 1 else str(share).replace("/", "-"))
             compare.check_folder(place, mine)
-            run = compare.run_in(place, mine, clips, watch, progress)
+            name = place.name
+            done = cells.run(cells.Cell(name, place, mine), clips, scored, watch(name), progress)
             kept = setup.splits(mine, clips)["train"]
             captions = sum(len(clip.captions) for clip in kept)
-            points.append(Point(share, len(kept), captions, place, score(run.model, mine, sides[split], split)))
+            points.append(Point(share, len(kept), captions, place, done.scores))
         found = Curve(folder, split, points, left_out)
         if team.first:
             write_json(found.to_dict(), folder / RESULT)

@@ -84,6 +84,7 @@ def first_epoch(config: RunConfig, clips: Sequence[Clip], sample_rate: int) -> s
         sample_rate=sample_rate,
         seed=config.seed,
         captions=config.data.captions,
+        bucket=config.data.bucket,
         features=_Silent(),
         drop_last=True,
     )

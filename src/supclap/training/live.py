@@ -86,6 +86,11 @@ class Live:
         else:
             self._say(line)
 
+    def line(self, line: str) -> None:
+        """Something that others have to say."""
+        if not self.quiet:
+            self._say(line)
+
     def _say(self, line: str) -> None:
         print(f"{self.name}: {line}", file=sys.stderr, flush=True)  # noqa: T201 -- talk goes to stderr
 

@@ -53,7 +53,7 @@ def train(
 ) -> Run:
     """Train from the beginning; ``data`` are clips that stand in for the table that the config names."""
     folder, device = Path(out), runtime.device(config.device)
-    tracking.check(config.track)
+    tracking.check(config.train.track)
     with joined(device) as team:
         if (folder / RUN).exists():
             raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
@@ -86,7 +86,7 @@ def resume(
     config = read_settings(RunConfig, folder / RUN)
     if records.last(records.read(folder), "end") is not None:
         return opened(folder)
-    tracking.check(config.track)
+    tracking.check(config.train.track)
     with joined(runtime.device(config.device)) as team:
         clips = setup.splits(config, data)
         _same_table(folder, clips)
@@ -150,7 +150,7 @@ class _Trainer:
         self, config: RunConfig, folder: Path, parts: Parts, callbacks: Sequence[Any], resumed: bool = False
     ) -> None:
         self.config, self.folder, self.parts = config, folder, parts
-        tracked = [tracking.Track(config.track, folder)] if config.track and parts.team.first else []
+        tracked = [tracking.Track(config.train.track, folder)] if config.train.track and parts.team.first else []
         self.callbacks = [*tracked, *callbacks]
         per_epoch = -(-len(parts.loader) // config.train.accumulate)
         steps = per_epoch * config.train.epochs

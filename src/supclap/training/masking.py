@@ -24,7 +24,7 @@ class MaskSettings:
     def __post_init__(self) -> None:
         for name in ("time_share", "band_share"):
             if not 0 < getattr(self, name) < 1:
-                raise UserError(f"mask.{name}={getattr(self, name)!r} must lie between 0 and 1")
+                raise UserError(f"train.mask.{name}={getattr(self, name)!r} must lie between 0 and 1")
 
     @property
     def active(self) -> bool:
@@ -36,7 +36,7 @@ class MaskSettings:
         front: Any = getattr(tower, "mel", None)
         if not isinstance(front, nn.Module):
             raise UserError(
-                f"mask: {type(tower).__name__} has no spectrogram of its own; set mask.times=0 mask.bands=0"
+                f"train.mask: {type(tower).__name__} has no spectrogram of its own; set its times and bands to 0"
             )
         front.register_forward_hook(self.masked)
 

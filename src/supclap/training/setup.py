@@ -121,15 +121,15 @@ def build(
 
 def _changes(config: RunConfig, model: Any) -> Augmentation | None:
     """What is done to training clips: to samples in the loader, to the spectrogram in the tower."""
-    changes = config.augment.build()
-    if (changes is not None or config.mask.active) and model.frozen_audio and config.train.features:
-        field = "augment" if changes is not None else "mask"
+    changes = config.data.augment.build()
+    if (changes is not None or config.train.mask.active) and model.frozen_audio and config.train.features:
+        field = "data.augment" if changes is not None else "train.mask"
         raise UserError(
             f"{field}.*: a frozen audio tower is heard once and cached, so nothing would change; set "
             "train.features=false, or train.freeze_audio=false"
         )
-    if config.mask.active:
-        config.mask.attach(model.audio)
+    if config.train.mask.active:
+        config.train.mask.attach(model.audio)
     return changes
 
 
@@ -218,4 +218,6 @@ def make_loader(
         max_seconds=config.data.max_seconds,
         quarantine=None if out is None else out / QUARANTINE,
         strict=config.data.strict,
+        decoded=config.data.decoded,
+        bucket=config.data.bucket,
     )

@@ -10,11 +10,15 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """The run was asked to stop; its state is saved."""
+    """The run was asked to stop; its state is saved. ``step`` is None where several runs stopped."""
 
-    def __init__(self, number: int, step: int, folder: Path) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}")
+    def __init__(self, number: int, step: int | None, folder: Path) -> None:
+        after = "" if step is None else f" after step {step}"
+        super().__init__(f"stopped by {signal.Signals(number).name}{after}")
         self.number, self.step, self.folder = number, step, folder
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[int, int | None, Path]]:
+        return type(self), (self.number, self.step, self.folder)
 
     @property
     def status(self) -> int:

@@ -21,7 +21,7 @@ def check(names: tuple[Tracker, ...]) -> None:
         for module in (name, "accelerate"):
             if importlib.util.find_spec(module) is None:
                 way = WAYS[name] if module == name else 'pip install "supclap[train]"'
-                raise UserError(f"track={name!r}, but {module} is not installed: {way}, or leave track out")
+                raise UserError(f"train.track={name!r}, but {module} is not installed: {way}, or leave track out")
 
 
 def made(name: Tracker, folder: Path) -> Any:
