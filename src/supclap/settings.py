@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationInfo
@@ -82,16 +82,23 @@ def _explain(error: pydantic.ValidationError, cls: type[Any], where: str) -> Use
     if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
         owner: Any = cls
         for step in first["loc"][:-1]:
-            owner = next((f.type for f in dataclasses.fields(owner) if f.name == step), None)
+            owner = _part(owner, str(step))
             if not dataclasses.is_dataclass(owner):
                 break
-        names = [f.name for f in dataclasses.fields(owner)] if dataclasses.is_dataclass(owner) else []
+        before = place[: len(place) - len(str(first["loc"][-1]))]
+        names = [before + f.name for f in dataclasses.fields(owner)] if dataclasses.is_dataclass(owner) else []
         return UserError(
             f"{prefix}{unknown('field', place, names)}" if names else f"{prefix}field {place!r} is unknown"
         )
     if first["type"] == "missing":
         return UserError(f"{prefix}{place} is missing; give it a value")
     return UserError(f"{prefix}{place}={first['input']!r}: {first['msg']}")
+
+
+def _part(owner: type[Any], name: str) -> Any:
+    """The settings class of a field that holds one, also where it may be left out."""
+    kind = get_type_hints(owner).get(name)
+    return next((one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one)), None)
 
 
 def write(value: Any) -> dict[str, Any]:
@@ -131,8 +138,9 @@ def override(value: T, changes: Mapping[str, Any]) -> T:
     A "kind" given alone replaces the part by that kind's defaults; every other field of the part is kept.
     """
     plain = write(value)
+    born: set[str] = set()
     for name in sorted(changes, key=lambda name: (not name.endswith("kind"), name.count("."))):
-        _replace(plain, name, _plain(changes[name]))
+        _replace(plain, name, _plain(changes[name]), born)
     return make(type(value), plain)
 
 
@@ -147,13 +155,15 @@ def _plain(value: Any) -> Any:
         return None if value == "None" else value
 
 
-def _replace(plain: dict[str, Any], name: str, value: Any) -> None:
+def _replace(plain: dict[str, Any], name: str, value: Any, born: set[str]) -> None:
     *parents, last = name.split(".")
     here = plain
     for done, step in enumerate(parents):
         inner = here.get(step)
         if inner is None and step in here:
+            # A part that was left out: what it may hold is known when it is built.
             inner = here[step] = {}
+            born.add(".".join(parents[: done + 1]))
         if not isinstance(inner, dict):
             raise unknown("field", ".".join(parents[: done + 1]), list(here))
         here = inner
@@ -162,7 +172,7 @@ def _replace(plain: dict[str, Any], name: str, value: Any) -> None:
     elif isinstance(here.get(last), dict) and isinstance(value, str):
         # The short way to choose a kind: objective=siglip.
         value = {"kind": value}
-    elif last not in here and "kind" not in here:
+    elif last not in here and "kind" not in here and ".".join(parents) not in born:
         raise unknown("field", name, [".".join([*parents, known]) for known in here])
     here[last] = value
 

@@ -29,8 +29,12 @@ def test_train_resume_report(corpus, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["best"]["clips"] == 12
     assert result["run"] == str(out)
+    assert result["report"] == str(out / "report.html")
+    assert "mn04" in result["untrained"].get("reason", "") or result["untrained"]["clips"] == 12
     assert run(["train", "--resume", str(out)]) == 0
-    assert "R@1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "R@1" in said
+    assert "report.html" in said
     assert run(["report", str(out)]) == 0
     page = (out / "report.html").read_text(encoding="utf8")
     assert page.startswith("<!doctype html>")
@@ -63,6 +67,14 @@ def test_dry_run_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
         (["train", "TABLE", "--out", "run", "--recipe", "small", "three"], "name=value"),
         (["train", "--resume", "nowhere"], "run.json"),
         (["train", "TABLE", "--resume", "run"], "--resume takes"),
+        (
+            ["train", "TABLE", "--out", "run", "--recipe", "small", "--curve", "seeds=[0,1]", "batch_size=8"],
+            "one recipe and one seed",
+        ),
+        (
+            ["train", "TABLE", "--out", "run", "--recipe", "small", "batch_size=8", 'train.track=["wandb"]'],
+            "pip install wandb",
+        ),
         (["report", "nowhere"], "run.json"),
     ],
 )
@@ -108,3 +120,26 @@ def test_a_recipe_file_travels_with_the_run(corpus, tmp_path, capsys):
     (out / records.NAME).write_bytes(journal[: journal.rindex(b'{"event": "end"')])
     assert run(["train", "--resume", str(out)]) == 0
     assert records.read(out)[-1]["event"] == "end"
+
+
+def test_curve_as_typed(corpus, tmp_path, capsys):
+    out = tmp_path / "curve"
+    argv = ["train", str(corpus[1]), "--recipe", "small", "--curve", "--out", str(out), *FIELDS, "batch_size=16"]
+    assert run([*argv, "text_tower.max_tokens=200"]) == 0
+    said = capsys.readouterr().out
+    assert "left out for want of clips to fill a batch: 1/16, 1/4" in said
+    assert "captions R@1 changed by" in said
+    assert (out / "curve.svg").exists()
+
+
+def test_lora_and_frozen_parts_from_the_command_line(corpus, tmp_path, capsys):
+    out = tmp_path / "run"
+    fields = ["train.lora.rank=2", 'train.lora.towers=["text"]', "train.freeze_audio_parts=2", "optim.head_lr=1e-4"]
+    assert run(["train", str(corpus[1]), "--recipe", "small", "--out", str(out), *FIELDS, *fields]) == 0
+    step = next(line for line in records.read(out) if line["event"] == "step")
+    assert {"audio_tower", "text_tower", "heads", "radius"} <= set(step["lr"])
+    assert step["lr"]["heads"] < step["lr"]["audio_tower"]
+    learned, whole = records.read(out)[0]["parameters"], json.loads((out / "run.json").read_text())
+    assert whole["train"]["lora"]["rank"] == 2
+    assert run(["train", str(corpus[1]), "--recipe", "small", "--out", str(tmp_path / "all"), *FIELDS]) == 0
+    assert learned < records.read(tmp_path / "all")[0]["parameters"]

@@ -57,12 +57,19 @@ def test_short_names_and_text_values():
         ({"optim.clip_norm": 0}, "clip_norm"),
         ({"lr": -1}, "optim.lr=-1"),
         ({"precision": "fp8"}, "precision"),
+        ({"train.lora.rnk": 4}, "rnk.*did you mean 'train.lora.rank'"),
     ],
 )
 def test_mistakes_are_one_line_with_the_way_out(fields, words):
     with pytest.raises(UserError, match=words) as error:
         changed(RunConfig(), fields)
     assert "\n" not in str(error.value)
+
+
+def test_a_part_that_was_left_out_is_made_by_its_fields():
+    config = recipe("small", parse(["train.lora.rank=4", 'train.lora.towers=["text"]', "train.freeze_audio_parts=2"]))
+    assert (config.train.lora.rank, config.train.lora.towers) == (4, ("text",))
+    assert config.train.freeze_audio_parts == 2
 
 
 def test_words_that_are_no_fields():

@@ -13,11 +13,16 @@ from typing import Any
 
 from supclap.data import manifest
 from supclap.schema import UserError
-from supclap.training import choose, config, loop, setup
+from supclap.settings import read as read_settings
+from supclap.training import choose, config, loop, setup, untrained
 from supclap.training.compare import RESULT, compare
+from supclap.training.curve import DRAWING, learning_curve
 from supclap.training.live import Live
 from supclap.training.preview import preview
+from supclap.training.report import NAME, write_report
 from supclap.training.signals import Stopped
+
+AGAIN = "the same command again"
 
 
 def train(
@@ -26,6 +31,7 @@ def train(
     recipe: str | None = None,
     resume: Path | None = None,
     dry_run: bool = False,
+    curve: bool = False,
     captions_from: str | None = None,
     jobs: int = 1,
     json: bool = False,
@@ -46,6 +52,8 @@ def train(
         A run to go on with, from its last checkpoint.
     dry_run
         Say what would happen: counts, parameters, memory, time an epoch.
+    curve
+        How many more captions do I need: train on 1/16, 1/4, 1/2 and all of the data, and draw R@1.
     captions_from
         "names": captions from the words of file and folder names.
     jobs
@@ -54,7 +62,7 @@ def train(
         The result as JSON.
     """
     if resume is not None:
-        if words or recipe or out or dry_run:
+        if words or recipe or out or dry_run or curve:
             raise UserError("--resume takes the run's folder alone: its settings are in run.json")
         return _one(lambda live: loop.resume(resume, callbacks=[live], progress=live.heard), json)
     if not words and recipe is None:
@@ -72,6 +80,8 @@ def train(
     assert out is not None
     if jobs != 1 and len(settings) == 1 and seeds is None:
         raise UserError(f"--jobs {jobs}: there is one run; give several recipes (with commas) or seeds=[0,1,2]")
+    if curve:
+        return _curve(settings, seeds, out, json)
     if len(settings) > 1 or seeds is not None:
         return _several(settings, recipes, seeds, out, jobs, json)
     ((asked, only),) = zip(recipes.values(), settings.values(), strict=True)
@@ -207,7 +217,7 @@ def _several(
                 _keep_recipe(asked, place)
         return compare(settings, out=out, seeds=seeds, jobs=jobs, watch=watch, progress=hearing.heard, say=hearing.line)
 
-    found, status = _watched(work, lives, lambda stop: "the same command again")
+    found, status = _watched(work, lives, lambda stop: AGAIN)
     if not _talks():
         return status
     if found is not None and json:
@@ -218,21 +228,59 @@ def _several(
     return status
 
 
+def _curve(settings: dict[str, config.RunConfig], seeds: tuple[int, ...] | None, out: Path, json: bool) -> int:
+    if len(settings) > 1 or seeds is not None:
+        raise UserError("--curve takes one recipe and one seed")
+    lives: list[Live] = []
+    hearing = Live(quiet=not _talks())
+
+    def watch(name: str) -> list[Live]:
+        lives.append(Live(name, quiet=not _talks()))
+        return lives[-1:]
+
+    (only,) = settings.values()
+    found, status = _watched(
+        lambda: learning_curve(only, out=out, watch=watch, progress=hearing.heard), lives, lambda stop: AGAIN
+    )
+    if found is not None and _talks():
+        print(jsonlib.dumps(found.to_dict(), allow_nan=False) if json else found.text())
+        if not json:
+            print(f"drawn   {out / DRAWING}")
+    return status
+
+
 def _summary(run: loop.Run, json: bool) -> None:
     best = next((line for line in run.records if line.get("scores") == run.best), {})
+    told = _beside(run)
+    report = run.path / NAME if (run.path / NAME).exists() else write_report(run.path)
     if json:
         skipped = sum(line["event"] == "skip" for line in run.records)
         result = {"run": str(run.path), "best": run.best, "best_step": best.get("step"), "skipped": skipped}
-        print(jsonlib.dumps(result, allow_nan=False))
+        print(jsonlib.dumps({**result, "untrained": told, "report": str(report)}, allow_nan=False))
         return
-    print(f"run    {run.path}")
+    print(f"run     {run.path}")
     if run.best:
-        split = f"{best['split']} split, {run.best['clips']} clips, {run.best['captions']} captions"
-        print(f"best   step {best['step']} on the {split}")
+        split = f"{best['split']} set, {run.best['clips']} clips, {run.best['captions']} captions"
+        print(f"best    step {best['step']} on the {split}")
         for way, name in (("t2a", "text to audio"), ("a2t", "audio to text")):
             row = run.best[way]
-            print(f"       {name}   R@1 {row['R@1']:.2f}   R@5 {row['R@5']:.2f}   R@10 {row['R@10']:.2f}")
-    print(f"next   supclap report {run.path}")
+            print(f"        {name}   R@1 {row['R@1']:.2f}   R@5 {row['R@5']:.2f}   R@10 {row['R@10']:.2f}")
+    if told is not None:
+        print(f"beside  {untrained.in_words(told)}")
+    print(f"report  {report}")
+
+
+def _beside(run: loop.Run) -> dict[str, Any] | None:
+    """The trained model beside the untrained bridge, as found before or now; None without validation data."""
+    found = untrained.read(run.path)
+    if found is not None or not run.best:
+        return found
+    settings = read_settings(config.RunConfig, run.path / loop.RUN)
+    print("train: comparing with the untrained bridge on the same rows", file=sys.stderr)
+    try:
+        return untrained.beside(run.path, run.model, settings, setup.splits(settings))
+    except UserError as error:
+        return {"reason": str(error)}
 
 
 def _preview(settings: dict[str, config.RunConfig], json: bool) -> int:

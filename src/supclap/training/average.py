@@ -21,7 +21,8 @@ class Average:
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
         self.live = nn.ParameterList(parameters)
         # AveragedModel copies what it is given; what is given here shares the live model's parameters.
-        self.kept = AveragedModel(self.live, multi_avg_fn=get_ema_multi_avg_fn(decay))
+        mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        self.kept = AveragedModel(self.live, multi_avg_fn=mean)
 
     def update(self) -> None:
         """Take the newest step in; the first one is taken as it is."""

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from supclap.evaluation.model import evaluate_model
 from supclap.evaluation.retrieval import Scores
 from supclap.schema import Clip, UserError
 from supclap.settings import make, write
 from supclap.training import loop, records, setup
 from supclap.training.config import RunConfig
 from supclap.training.signals import Stopped, Watch
+from supclap.training.untrained import score
 
 Callbacks = Callable[[str], Sequence[Any]]
 """The name of a run -> the callbacks that hear of it."""
@@ -81,15 +81,7 @@ def run(
         done = loop.resume(cell.place, callbacks=callbacks, data=clips, progress=progress)
     else:
         done = loop.train(cell.config, out=cell.place, callbacks=callbacks, data=clips, progress=progress)
-    features, kept = setup.cached(cell.config, done.model, {"train": scored.clips}, None, None)
-    scores = evaluate_model(
-        done.model,
-        kept["train"],
-        protocol=cell.config.evaluate.protocol,
-        split=scored.split,
-        features=features,
-        on_error="raise" if features is not None else "drop",
-    )
+    scores = score(done.model, cell.config, scored.clips, scored.split)
     # The model goes: ten of them would not fit everywhere.
     return Outcome(cell.place, cell.config, done.records, scores)
 

@@ -135,12 +135,18 @@ class Compared:
         for row in self.differences():
             gain = (row["gain"], row["low"], row["high"])
             p = [tables.cell(row[key], 3) if key in row else "-" for key in ("p", "holm")]
-            rows.append([f"{row['recipe']} - {row['base']}", row["direction"].upper(), gain, *p])
+            sure = [tables.cell(row["mde"], 1)] if "mde" in row else []
+            rows.append([f"{row['recipe']} - {row['base']}", row["direction"].upper(), gain, *p, *sure])
         many = self.seeds is not None and len(self.seeds) > 1
         over = (
-            "two-level 95 % interval (seeds and clips), t test over seeds" if many else "95 % interval, paired by clip"
+            "two-level 95 % interval (seeds and clips), t test over seeds; mde: the smallest true gain that so many "
+            "seeds would show with 80 % power"
+            if many
+            else "95 % interval, paired by clip"
         )
-        return tables.text(rows, ["difference", "", METRIC, "p", "Holm's p"], title=over, digits=1)
+        return tables.text(
+            rows, ["difference", "", METRIC, "p", "Holm's p", *(["mde"] if many else [])], title=over, digits=1
+        )
 
 
 def compare(
@@ -166,7 +172,7 @@ def compare(
     with joined(runtime.device(first.device)) as team:
         if team.world > 1 and jobs > 1:
             raise UserError(f"jobs={jobs} with {team.world} processes a run; give one or the other")
-        clips = list(data) if data is not None else _read(first)
+        clips = list(data) if data is not None else read_clips(first)
         sides = setup.splits(first, clips)
         split = "test" if len(sides["test"]) > 1 else "val"
         _check_before(plan, sides)
@@ -223,14 +229,15 @@ def _cells(out: Path, recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] |
 def _check_before(plan: Sequence[Cell], sides: dict[str, list[Clip]]) -> None:
     """UserError before anything is trained: folders that hold other runs, recipes that cannot be paired."""
     for cell in plan:
-        _check_folder(cell.place, cell.config)
+        check_folder(cell.place, cell.config)
     firsts: dict[str, RunConfig] = {}
     for cell in plan:
         firsts.setdefault(cell.recipe, cell.config)
     _start_together(firsts, sides)
 
 
-def _read(config: RunConfig) -> list[Clip]:
+def read_clips(config: RunConfig) -> list[Clip]:
+    """The table that a config names."""
     if not config.data.path:
         raise UserError("data is missing; name a table, a folder of sounds or a corpus")
     return manifest.read(config.data.path, captions_from=config.data.captions_from)
@@ -250,7 +257,7 @@ def _check(recipes: Mapping[str, RunConfig], seeds: tuple[int, ...] | None, jobs
                 raise UserError(f"recipes {base} and {name} differ in {field}.*; give all the same: {field}...=value")
 
 
-def _check_folder(folder: Path, config: RunConfig) -> None:
+def check_folder(folder: Path, config: RunConfig) -> None:
     """UserError where another run lies in the place of this one."""
     if not (folder / loop.RUN).exists():
         return

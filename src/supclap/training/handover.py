@@ -12,15 +12,21 @@ from supclap.settings import write
 from supclap.training.callbacks import State
 
 
-@torch.no_grad()
-def scale(model: Any, objective: nn.Module) -> None:
-    """The model's own scale and bias become those of the objective's base, so that its scores mean what they cost."""
+def scale_of(objective: nn.Module) -> float | None:
+    """What an objective multiplies cosines with; None where it does not say."""
     base = getattr(objective, "base", objective)
     temperature = getattr(base, "temperature", None)
     found = temperature() if callable(temperature) else getattr(base, "scale", None)
+    return None if found is None else float(found)
+
+
+@torch.no_grad()
+def scale(model: Any, objective: nn.Module) -> None:
+    """The model's own scale and bias become those of the objective's base, so that its scores mean what they cost."""
+    found = scale_of(objective)
     if found is not None:
-        model.log_scale.fill_(math.log(float(found)))
-    bias = getattr(base, "bias", None)
+        model.log_scale.fill_(math.log(found))
+    bias = getattr(getattr(objective, "base", objective), "bias", None)
     if isinstance(bias, Tensor | float):
         model.offset.fill_(float(bias))
 

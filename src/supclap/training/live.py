@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from typing import Any
+
+import torch
 
 from supclap.schema import LossOutput
 from supclap.training.callbacks import State
@@ -63,10 +66,9 @@ class Live:
         t2a, a2t = (scores[way]["R@1"] for way in ("t2a", "a2t"))
         mark = "  best so far" if state.best_step == state.step else ""
         line = f"step {state.step}  R@1 {t2a:.1f} text to audio, {a2t:.1f} audio to text, {scores['clips']} clips{mark}"
-        if self.progress is not None:
-            self.progress.console.print(line, highlight=False)
-        else:
-            self._say(line)
+        self._print(line)
+        for name, one in state.last.get("also", {}).items():
+            self._print(f"  {name}: R@1 {one['t2a']['R@1']:.1f}, {one['a2t']['R@1']:.1f}, {one['clips']} clips")
 
     def on_end(self, state: State) -> None:
         """Take the live line away."""
@@ -77,6 +79,12 @@ class Live:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
+
+    def _print(self, line: str) -> None:
+        if self.progress is not None:
+            self.progress.console.print(line, highlight=False)
+        else:
+            self._say(line)
 
     def line(self, line: str) -> None:
         """Something that others have to say."""
@@ -98,7 +106,18 @@ def told(state: State) -> str:
     if line["radius"]:
         words.append("R " + "/".join(f"{value:.2f}" for value in line["radius"].values()))
         words.append("R/d " + "/".join(f"{value:.2f}" for value in line["share"].values()))
+    if line.get("scale"):
+        words.append(f"tau {1 / line['scale']:.3f}")
     words.append(f"{line['clips_per_s']:.0f} clips/s")
     if line["wait"] > 0.1:
         words.append(f"waits {100 * line['wait']:.0f} % for data")
+    words.append(f"{memory() / 2**30:.1f} GB")
     return "  ".join(words)
+
+
+def memory() -> float:
+    """The most bytes held so far: by tensors on the GPU where there is one, by the process elsewhere."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return float(torch.cuda.max_memory_allocated())
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(most if sys.platform == "darwin" else most * 1024)

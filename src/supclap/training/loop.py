@@ -335,6 +335,7 @@ class _Trainer:
             "step": self.state.step,
             "epoch": self.state.epoch,
             **mean(self.team.everyone(said)),
+            "scale": handover.scale_of(self.parts.objective),
             "gradient_norm": result.gradient_norm,
             "lr": {group["name"]: group["lr"] for group in self.parts.optimizer.param_groups},
             "clips_per_s": round(result.rows * self.team.world / max(seconds, 1e-9), 2),
@@ -344,7 +345,7 @@ class _Trainer:
 
     def _skip(self, result: StepResult) -> None:
         state = self.state
-        state.skipped += 1
+        state.skipped += result.at_fault
         ids = list(result.rows_at_fault)
         names = [self.parts.clips["train"][index].id for index in ids if 0 <= index < len(self.parts.clips["train"])]
         state.last = self.records.write(

@@ -14,7 +14,7 @@ from supclap.data.quarantine import read as read_quarantine
 from supclap.report import figures, html
 from supclap.schema import UserError
 from supclap.settings import read as read_settings
-from supclap.training import records, report_dynamics, report_sounds, setup
+from supclap.training import records, report_dynamics, report_sounds, setup, untrained
 from supclap.training.config import RunConfig
 from supclap.training.loop import RUN, load_recipe
 
@@ -92,6 +92,10 @@ def _summary(folder: Path, lines: Lines) -> str:
         rows = [[WAYS[way], *(_cell(best["scores"], intervals, way, name) for name in metrics)] for way in WAYS]
         body += html.table(("", *metrics), rows)
         body += html.text("Percent (MedR: rank), with 95 % intervals over clips.", "soft")
+        told = untrained.read(folder)
+        if told is not None:
+            worse = any(told[way]["worse"] for way in WAYS)
+            body += html.text(untrained.in_words(told), "bad" if worse else "")
     return body
 
 

@@ -26,7 +26,10 @@ def heard(folder: Path, config: RunConfig) -> tuple[Embeddings | None, str]:
         captioned = [clip for clip in clips if clip.captions]
         if not captioned:
             return None, f"no clip of the {config.evaluate.select_on} split has a caption"
-        return embed_clips(load(folder), captioned, on_error="drop"), ""
+        model = load(folder)
+        # Where a tower stands still the cache has its rows.
+        features, kept = setup.cached(config, model, {"train": captioned}, None, None)
+        return embed_clips(model, kept["train"], features=features, on_error="drop"), ""
     except UserError as error:
         return None, str(error)
 

@@ -92,6 +92,8 @@ def build(
 ) -> Parts:
     """Everything, from the seed alone: each purpose draws from a generator of its own."""
     device = runtime.device(config.device)
+    if config.precision == "fp16" and device.type == "cpu":
+        raise UserError("precision='fp16' needs a GPU: convolutions on a CPU lose their gradients in it; use bf16")
     model, objective = networks(config, clips["train"])
     if not any(value.requires_grad for value in model.parameters()):
         raise UserError(

@@ -24,14 +24,15 @@ class StepResult:
     rows: int
     skipped: str | None = None
     rows_at_fault: tuple[int, ...] = ()  # clip ids
+    at_fault: bool = True  # False: fp16's loss scale was too high and is lower now, as it is meant to be
 
 
 class _Skip(Exception):
     """The step must not count."""
 
-    def __init__(self, reason: str, clip_ids: Sequence[int]) -> None:
+    def __init__(self, reason: str, clip_ids: Sequence[int], at_fault: bool = True) -> None:
         super().__init__(reason)
-        self.clip_ids = tuple(clip_ids)
+        self.clip_ids, self.at_fault = tuple(clip_ids), at_fault
 
 
 class Stepper:
@@ -74,7 +75,7 @@ class Stepper:
         except _Skip as skip:
             self.optimizer.zero_grad(set_to_none=True)
             self._check_buffers()
-            return StepResult(out, float("nan"), rows, str(skip), skip.clip_ids)
+            return StepResult(out, float("nan"), rows, str(skip), skip.clip_ids, skip.at_fault)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return StepResult(out, norm, rows)
@@ -149,7 +150,10 @@ class Stepper:
         norm = float(total)
         if norm != norm or norm == float("inf"):
             if self.scaler.is_enabled():
+                scale = float(self.scaler.get_scale())
                 self.scaler.update()
+                if scale > 1:
+                    raise _Skip(f"the loss scale {scale:g} was too high for fp16", [], at_fault=False)
             raise _Skip(f"the gradient's norm is {norm}", [i for batch in group for i in batch.clip_ids.tolist()])
         if self.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip_norm, total)
