@@ -108,9 +108,9 @@ def _check(path: Path, held: dict[str, Any]) -> None:
     fitted = held.get("calibration")
     if fitted is None:
         return
-    numbers = [fitted.get(name) for name in ("slope", "intercept")] if isinstance(fitted, dict) else [None]
-    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
-        raise UserError(f"{path}: calibration={fitted!r} is no slope and intercept; run `supclap calibrate` again")
+    values = fitted.values() if isinstance(fitted, dict) else [None]
+    if not all(isinstance(value, str) or isinstance(value, int | float) and math.isfinite(value) for value in values):
+        raise UserError(f"{path}: calibration={fitted!r} is no fitted curve; run `supclap calibrate` again")
 
 
 def _known(path: Path, part: Any) -> None:
