@@ -7,7 +7,7 @@ would be shown. Shapes: q queries, n files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,13 +85,15 @@ def fit(
     x = np.concatenate([features(one.scores, one.evidence)[one.hits] for one in drawn])
     y = np.concatenate([one.match[one.hits] for one in drawn]).astype(float)
     mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
-    weights = _logistic((x - mean) / spread, y)
+    called = names(evidence_qn)
+    # A better score never speaks against a match; a query's background may.
+    weights = _logistic((x - mean) / spread, y, [None if name == "background" else 0.0 for name in called])
     raw = weights[:-1] / spread
-    curve = {**dict(zip(names(evidence_qn), map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
+    curve = {**dict(zip(called, map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
     best, present = _best_hits(curve, drawn)
     curve["threshold"] = _threshold(best, present)
     # The score alone, for one file without a collection around it.
-    alone = _logistic(x[:, :1], y)
+    alone = _logistic(x[:, :1], y, [0.0])
     return {**curve, "slope": float(alone[0]), "intercept": float(alone[1])}
 
 
@@ -163,8 +165,8 @@ def _threshold(best: np.ndarray, present: np.ndarray) -> float:
     return float((best[order][place] + best[order][min(place + 1, len(best) - 1)]) / 2)
 
 
-def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weights and, last, the constant of a logistic regression with a breath of ridge."""
+def _logistic(x: np.ndarray, y: np.ndarray, least: Sequence[float | None]) -> np.ndarray:
+    """Weights, each at least ``least``, and last the constant of a logistic regression with a breath of ridge."""
     whole = np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -175,5 +177,6 @@ def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         slope[:-1] += 2e-4 * weights[:-1]
         return float(value), slope
 
-    found: np.ndarray = minimize(loss, np.zeros(whole.shape[1]), jac=True, method="L-BFGS-B").x
+    bounds = [(low, None) for low in (*least, None)]
+    found: np.ndarray = minimize(loss, np.zeros(whole.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds).x
     return found
