@@ -35,8 +35,27 @@ class Collection:
         return best
 
 
+@dataclass(frozen=True)
+class Place:
+    """A folder of embeddings, or the sound files of a plain one."""
+
+    root: Path
+    files: list[str] | None
+
+
+def place_of(folder: str | os.PathLike[str], under: str | None = None) -> Place:
+    """What there is to search, before any of it is read; UserError where there is nothing."""
+    root = Path(folder).expanduser()
+    if is_store(root):
+        return Place(root, None)
+    files = [str(file) for file in _files(root) if _is_under(str(file.relative_to(root)), under)]
+    if not files:
+        raise UserError(f"under={under!r}: no sound file of {root} lies there")
+    return Place(root, files)
+
+
 def collect(
-    place: str | os.PathLike[str],
+    place: Place,
     model: LazyModel,
     cache: FeatureCache,
     *,
@@ -45,13 +64,9 @@ def collect(
     progress: Progress | None = None,
 ) -> Collection:
     """The windows of a folder, computed where the cache does not know them, or of a folder of embeddings."""
-    root = Path(place).expanduser()
-    if is_store(root):
-        return _of_store(root, model, under)
-    files = [file for file in _files(root) if _is_under(str(file.relative_to(root)), under)]
-    if not files:
-        raise UserError(f"under={under!r}: no sound file of {root} lies there")
-    return of_files([str(file) for file in files], model, cache, workers, progress)
+    if place.files is None:
+        return _of_store(place.root, model, under)
+    return of_files(place.files, model, cache, workers, progress)
 
 
 def _files(root: Path) -> list[Path]:
