@@ -6,9 +6,10 @@ import pytest
 from searching_cases import model, sound
 
 from supclap.cli import run as command
+from supclap.cli.calibrate import _questions
 from supclap.embedding import curve as curves
 from supclap.evaluation import calibration
-from supclap.schema import UserError
+from supclap.schema import Caption, Clip, UserError
 from supclap.searching.scan import search
 
 
@@ -134,3 +135,66 @@ def test_calibrating_without_labels_or_captions_is_named(tmp_path, capsys):
     sound(tmp_path / "in" / "a.wav")
     assert run(["calibrate", str(saved), str(tmp_path / "in")]) == 2
     assert "neither labels nor English captions" in capsys.readouterr().err
+
+
+def table_of(tmp_path, rows):
+    """A table of (audio, label or caption, split)."""
+    place = tmp_path / "in" / "table.csv"
+    place.parent.mkdir(exist_ok=True)
+    with place.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return str(place)
+
+
+def test_a_better_score_never_lowers_a_probability():
+    """Matches score low here: an unbounded fit would turn the answers upside down."""
+    scores, match = corpus(5, lift=-4.0)
+    curve = calibration.fit(scores, match)
+    assert curve["score"] >= 0
+    assert curve["margin"] >= 0
+    assert curve["slope"] >= 0
+    said = curves.probability(curve, np.sort(scores[0]))
+    assert (np.diff(said) >= 0).all()
+
+
+def test_clips_told_of_in_the_same_words_both_match(tmp_path):
+    clips = [Clip(f"{i}", f"{i}.wav", captions=(Caption(words),)) for i, words in enumerate(["rain", "a dog", "rain"])]
+    queries, match = _questions(clips, "table", "{label}")
+    assert queries == ["rain", "a dog"]
+    assert match.tolist() == [[True, False, True], [False, True, False]]
+    many = [Clip(f"{i}", f"{i}.wav", captions=(Caption(f"sound {i}"),)) for i in range(599)]
+    assert len(_questions(many, "table", "{label}")[0]) == 300
+
+
+def test_mistakes_of_a_table_are_named_before_anything_is_heard(tmp_path, capsys, monkeypatch):
+    saved = tmp_path / "m"
+    model().save(saved)
+    monkeypatch.setattr("supclap.cli.calibrate.encode_all", lambda *a, **k: pytest.fail("listened first"))
+    files = [sound(tmp_path / "in" / f"{i}.wav", 0.2, seed=i).name for i in range(4)]
+    rows = [["audio", "label", "split"], *([file, "ab"[i % 2], "train"] for i, file in enumerate(files))]
+    table = table_of(tmp_path, rows)
+    for words, line in (
+        ([table, "--template", "a sound"], "template='a sound' has no {label}"),
+        ([table, "--split", "val"], "split='val'"),
+        ([table, "--judge", str(tmp_path / "nowhere.csv")], "nowhere.csv"),
+        ([table, "--judge", table, "--judge-split", "test"], "its splits are train"),
+    ):
+        assert run(["calibrate", str(saved), *words]) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_a_split_is_all_that_is_heard_and_a_table_of_broken_files_is_named(tmp_path, capsys):
+    saved = tmp_path / "m"
+    model().save(saved)
+    rows = [["audio", "label", "split"]]
+    for i in range(100):
+        if i < 48:
+            sound(tmp_path / "in" / f"{i}.wav", 0.1, seed=i)
+        else:
+            (tmp_path / "in" / f"{i}.wav").write_bytes(b"no sound")
+        rows.append([f"{i}.wav", "abcd"[i % 4], "val" if i < 48 else "train"])
+    table = table_of(tmp_path, rows)
+    assert run(["calibrate", str(saved), table, "--split", "val", "--json"]) == 0
+    assert "cannot be read" not in capsys.readouterr().err
+    assert run(["calibrate", str(saved), table, "--split", "train"]) == 2
+    assert "none of its 52 clips can be read; one of them" in capsys.readouterr().err

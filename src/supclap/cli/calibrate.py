@@ -14,6 +14,7 @@ from supclap.embedding.cache import FeatureCache
 from supclap.embedding.rows import encode_all
 from supclap.evaluation import calibration
 from supclap.schema import Clip, UserError
+from supclap.searching.collection import long_enough
 from supclap.searching.lazy import LazyModel
 
 _MOST_CAPTIONS = 300
@@ -110,7 +111,7 @@ def _scores(
     reason = ""
     for done, answer in enumerate(encode_all(clips, lazy.encoder(), cache, workers=workers), 1):
         if answer.rows is not None:
-            rows[answer.index] = answer.rows.vectors
+            rows[answer.index] = answer.rows.vectors[long_enough(answer.rows.spans)]
         else:
             reason = reason or f"one of them, {clips[answer.index].audio}: {answer.error}"
         meter(done, len(clips))
