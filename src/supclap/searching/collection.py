@@ -17,7 +17,6 @@ from supclap.embedding.store import is_store, read
 from supclap.schema import UserError
 from supclap.searching.lazy import LazyModel
 
-
 # Of a sound of several windows, one shorter than this share of the longest is left out.
 _SLIVER = 0.05
 
