@@ -18,7 +18,7 @@ import numpy as np
 from supclap.data.scenes.corpora import scenes_esc50
 from supclap.encoders import hub, pretrained
 from supclap.searching.clauses import split
-from supclap.searching.scan import together
+from supclap.searching.scan import likeness, together
 
 # The 50 names of ESC-50, in the order of the English ones.
 FRENCH = (
@@ -118,14 +118,21 @@ def corpus(name, paths, truth, names, keep):
     bridge = hub.load("bridge")
     p = tags(bridge, name, paths, keep)
     anchors = bridge.audio_tower.anchors.numpy().astype(np.float64)
-    queries = bridge.embed_text([f"the sound of {name}" for name in names]).astype(np.float64)
+    asked = [f"the sound of {name}" for name in names]
+    queries = bridge.embed_text(asked).astype(np.float64)
     shipped = {
         "clips": len(paths),
         "classify top-1": percent(((p @ bridge.label_weights(names)).argmax(1) == truth).mean()),
         **retrieval(unit(p @ anchors) @ queries.T, truth),
     }
     labels = bridge.embed_text(names).astype(np.float64)
-    return {"shipped": shipped, "other forms": other_forms(p, anchors, labels, queries, truth)}
+    cosines = unit(p @ anchors) @ queries.T
+    searched = retrieval(likeness(p @ bridge.label_weights(asked), cosines), truth)
+    return {
+        "shipped": shipped,
+        "supclap search": searched,
+        "other forms": other_forms(p, anchors, labels, queries, truth),
+    }
 
 
 def other_forms(p, anchors, labels, queries, truth):

@@ -181,5 +181,11 @@ def cache_folder(*parts: str) -> Path:
     """The one folder for weights, features and search caches: SUPCLAP_CACHE, or ~/.cache/supclap."""
     root = os.environ.get("SUPCLAP_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "supclap")
     folder = Path(root).expanduser().joinpath(*parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = (error.strerror or type(error).__name__).lower()
+        raise UserError(
+            f"the cache folder {folder}: {said}; set SUPCLAP_CACHE to a folder that can be written"
+        ) from error
     return folder

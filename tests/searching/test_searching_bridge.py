@@ -56,7 +56,7 @@ def test_a_new_question_to_known_sounds_loads_no_torch(at_hand, tmp_path):
     told = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     model = hub.load("bridge")
-    expected = float(model.embed_audio([tmp_path / "a.wav"])[0] @ model.embed_text(["thunder far away"])[0])
+    expected = likeness_of(model, [tmp_path / "a.wav"], "thunder far away")[0]
     assert float(told.stdout) == pytest.approx(expected, abs=1e-5)
 
 
@@ -83,5 +83,14 @@ def test_clauses_ask_the_tagger_for_every_event(at_hand, shared, tmp_path):
         assert hit.score == pytest.approx(float(np.sqrt(evidence.prod()) - 0.003), abs=1e-4)
         assert hit.probability is None
     whole = {hit.path: hit.score for hit in search(tmp_path, "church bells ring")}
-    rows = model.embed_audio(sorted(whole)) @ model.embed_text(["church bells ring"])[0]
+    rows = likeness_of(model, sorted(whole), "church bells ring")
     np.testing.assert_allclose([whole[path] for path in sorted(whole)], rows, atol=1e-5)
+    without = {hit.path: hit.score for hit in search(tmp_path, "church bells ring", not_="a dog barks")}
+    rows -= likeness_of(model, sorted(whole), "a dog barks")
+    np.testing.assert_allclose([without[path] for path in sorted(whole)], rows, atol=1e-5)
+
+
+def likeness_of(model, files, text):
+    """What the docs say a bridge's score is: sqrt(p . softmax + .001) e^(cos - 1)."""
+    shared = model.tag_probabilities(files) @ model.label_weights([text])[:, 0]
+    return np.sqrt(shared + 1e-3) * np.exp(model.embed_audio(files) @ model.embed_text([text])[0] - 1)

@@ -6,9 +6,10 @@ import pytest
 from searching_cases import model, sound
 
 from supclap.cli import run as command
+from supclap.cli.calibrate import _questions
 from supclap.embedding import curve as curves
 from supclap.evaluation import calibration
-from supclap.schema import UserError
+from supclap.schema import Caption, Clip, UserError
 from supclap.searching.scan import search
 
 
@@ -56,6 +57,17 @@ def test_a_curve_fitted_on_one_corpus_holds_on_another():
     assert curve["score"] > 0 > curve["background"]
 
 
+def test_background_is_read_only_where_it_helps_on_other_queries():
+    """Few queries whose backgrounds tell nothing: a fit that reads them learns the queries by heart."""
+    assert "background" in calibration.fit(*corpus(0))
+    draw = np.random.default_rng(7)
+    for seed in range(3):
+        match = draw.integers(0, 6, 240)[None] == np.arange(6)[:, None]
+        scores = 0.05 * draw.normal(size=match.shape) + draw.uniform(0.05, 0.3, (6, 1)) * match
+        curve = calibration.fit(scores, match, seed=seed)
+        assert set(curve) == {"score", "size", "constant", "threshold", "slope", "intercept"}
+
+
 def test_without_signal_nothing_is_told_apart():
     scores, match = corpus(2, lift=0.0)
     found = calibration.judge(calibration.fit(scores, match), *corpus(3, lift=0.0))
@@ -88,8 +100,10 @@ def test_the_margin_is_not_widened_by_the_matches():
     scores = np.concatenate([np.linspace(0.0, 0.1, 101), [0.6]])
     alone = curves.features(scores)
     assert alone[-1, 0] == 0.6
-    assert alone[0, 1] == pytest.approx(np.median(scores))
-    assert alone[-1, 2] == pytest.approx((0.6 - np.median(scores)) / (np.median(scores) - np.quantile(scores, 0.16)))
+    assert alone[0, 1] == pytest.approx(np.log(102))
+    assert curves.features(scores[:3])[0, 1] == pytest.approx(np.log(30))
+    assert alone[0, 2] == pytest.approx(np.median(scores))
+    assert alone[-1, 3] == pytest.approx((0.6 - np.median(scores)) / (np.median(scores) - np.quantile(scores, 0.16)))
 
 
 def test_search_says_when_nothing_matches_and_refuses_a_curve_of_other_weights(tmp_path, capsys, monkeypatch):
@@ -134,3 +148,66 @@ def test_calibrating_without_labels_or_captions_is_named(tmp_path, capsys):
     sound(tmp_path / "in" / "a.wav")
     assert run(["calibrate", str(saved), str(tmp_path / "in")]) == 2
     assert "neither labels nor English captions" in capsys.readouterr().err
+
+
+def table_of(tmp_path, rows):
+    """A table of (audio, label or caption, split)."""
+    place = tmp_path / "in" / "table.csv"
+    place.parent.mkdir(exist_ok=True)
+    with place.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return str(place)
+
+
+def test_a_better_score_never_lowers_a_probability():
+    """Matches score low here: an unbounded fit would turn the answers upside down."""
+    scores, match = corpus(5, lift=-4.0)
+    curve = calibration.fit(scores, match)
+    assert curve["score"] >= 0
+    assert curve.get("margin", 0.0) >= 0
+    assert curve["slope"] >= 0
+    said = curves.probability(curve, np.sort(scores[0]))
+    assert (np.diff(said) >= 0).all()
+
+
+def test_clips_told_of_in_the_same_words_both_match(tmp_path):
+    clips = [Clip(f"{i}", f"{i}.wav", captions=(Caption(words),)) for i, words in enumerate(["rain", "a dog", "rain"])]
+    queries, match = _questions(clips, "table", "{label}")
+    assert queries == ["rain", "a dog"]
+    assert match.tolist() == [[True, False, True], [False, True, False]]
+    many = [Clip(f"{i}", f"{i}.wav", captions=(Caption(f"sound {i}"),)) for i in range(599)]
+    assert len(_questions(many, "table", "{label}")[0]) == 300
+
+
+def test_mistakes_of_a_table_are_named_before_anything_is_heard(tmp_path, capsys, monkeypatch):
+    saved = tmp_path / "m"
+    model().save(saved)
+    monkeypatch.setattr("supclap.cli.calibrate.encode_all", lambda *a, **k: pytest.fail("listened first"))
+    files = [sound(tmp_path / "in" / f"{i}.wav", 0.2, seed=i).name for i in range(4)]
+    rows = [["audio", "label", "split"], *([file, "ab"[i % 2], "train"] for i, file in enumerate(files))]
+    table = table_of(tmp_path, rows)
+    for words, line in (
+        ([table, "--template", "a sound"], "template='a sound' has no {label}"),
+        ([table, "--split", "val"], "split='val'"),
+        ([table, "--judge", str(tmp_path / "nowhere.csv")], "nowhere.csv"),
+        ([table, "--judge", table, "--judge-split", "test"], "its splits are train"),
+    ):
+        assert run(["calibrate", str(saved), *words]) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_a_split_is_all_that_is_heard_and_a_table_of_broken_files_is_named(tmp_path, capsys):
+    saved = tmp_path / "m"
+    model().save(saved)
+    rows = [["audio", "label", "split"]]
+    for i in range(100):
+        if i < 48:
+            sound(tmp_path / "in" / f"{i}.wav", 0.1, seed=i)
+        else:
+            (tmp_path / "in" / f"{i}.wav").write_bytes(b"no sound")
+        rows.append([f"{i}.wav", "abcd"[i % 4], "val" if i < 48 else "train"])
+    table = table_of(tmp_path, rows)
+    assert run(["calibrate", str(saved), table, "--split", "val", "--json"]) == 0
+    assert "cannot be read" not in capsys.readouterr().err
+    assert run(["calibrate", str(saved), table, "--split", "train"]) == 2
+    assert "none of its 52 clips can be read; one of them" in capsys.readouterr().err

@@ -256,3 +256,16 @@ def test_classify_writes_a_table_that_training_reads(folder, saved, capsys, tmp_
     assert run(["classify", str(folder), "--labels", "dog", "--model", str(saved)]) == 2
     assert run(["classify", str(tmp_path / "nowhere"), "--labels", "dog,cat", "--model", str(saved)]) == 2
     assert "two or more" in capsys.readouterr().err
+
+
+def test_a_sliver_at_the_end_of_a_sound_is_no_answer(tmp_path, saved):
+    """A window of 10 ms beside whole ones sounds like anything; a short sound of its own still counts."""
+    sound(tmp_path / "in" / "long.wav", 2.01, seed=1)
+    sound(tmp_path / "in" / "short.wav", 0.03, seed=2)
+    assert model().embed_audio([tmp_path / "in" / "long.wav"], windows="each")[0].shape[0] == 3
+    found = answer(tmp_path / "in", Question("rain"), saved)
+    assert (found.files, found.windows) == (2, 3)
+    embed(saved, tmp_path / "in", tmp_path / "index", windows="each")
+    index = answer(tmp_path / "index", Question("rain"), saved)
+    assert (index.files, index.windows) == (2, 3)
+    assert [hit.score for hit in index.hits] == pytest.approx([hit.score for hit in found.hits], abs=1e-5)

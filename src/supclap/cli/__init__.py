@@ -6,6 +6,7 @@ Commands are named here as import strings, so that ``supclap --help`` loads none
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 
@@ -37,6 +38,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        # A file's name may be no text, and a terminal may not know a letter: neither ends an answer.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

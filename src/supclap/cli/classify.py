@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from supclap.audio.reader import SUFFIXES, sound_files
-from supclap.cli.meter import Meter
+from supclap.cli.meter import Meter, shown
+from supclap.embedding.sparing import decoders
 from supclap.encoders import hub
 from supclap.schema import Label, UserError
 from supclap.searching.labelling import heard
@@ -64,10 +65,9 @@ def classify(
     json
         One JSON object on stdout.
     """
-    names = _names(labels)
+    names = _names(labels, 1 if multi else 2)
+    _check(caption, template, top, batch_size, workers, out)
     paths = _paths(files)
-    if "{label}" not in caption:
-        raise UserError(f"caption={caption!r} has no {{label}} in it")
     if model.split(":")[0] == "bridge":
         print(BRIDGE_NOTE, file=sys.stderr)
     if multi:
@@ -75,7 +75,7 @@ def classify(
     else:
         good, bad = _classify(model, paths, names, top, template, language, batch_size, workers)
     for path, reason in bad:
-        print(f"unreadable: {path}: {reason}", file=sys.stderr)
+        print(f"unreadable: {shown(path)}: {reason}", file=sys.stderr)
     if out is not None:
         count = _write(out, good, caption, multi)
         print(f"{out}: {count:,} rows; correct them by hand, then: supclap train {out} --out RUN", file=sys.stderr)
@@ -86,21 +86,39 @@ def classify(
     return 0
 
 
+def _check(caption: str, template: str | None, top: int, batch_size: int, workers: int, out: Path | None) -> None:
+    """UserError for what can be told before anything is heard."""
+    for field, words in (("caption", caption), ("template", template)):
+        if words is not None and "{label}" not in words:
+            raise UserError(f"{field}={words!r} has no {{label}} in it")
+    if top < 1 or batch_size < 1:
+        raise UserError(f"top={top}, batch_size={batch_size}: each must be at least 1")
+    decoders(workers)
+    if out is not None and out.exists():
+        # It may hold hours of corrections.
+        raise UserError(f"out={str(out)!r} is there; give another name, or remove it first")
+
+
 Labelled = list[tuple[Path, list[Label]]]
 Unreadable = list[tuple[Path, str]]
 
 
-def _names(labels: str) -> list[str]:
+def _names(labels: str, least: int) -> list[str]:
     if labels.startswith("@"):
         try:
             found = Path(labels[1:]).read_text(encoding="utf8").splitlines()
-        except OSError as error:
-            raise UserError(f"labels={labels!r}: {error.strerror}; give @FILE with one name a line") from error
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
+            raise UserError(f"labels={labels!r}: {said}; give @FILE with one name a line") from error
     else:
         found = next(csv.reader(io.StringIO(labels), skipinitialspace=True), [])
     names = [name.strip() for name in found if name.strip()]
-    if len(names) < 2:
-        raise UserError(f"labels={labels!r} names {len(names)}; give two or more, with commas between them")
+    if len(names) < least:
+        wanted = "two or more" if least > 1 else "one or more"
+        raise UserError(f"labels={labels!r} names {len(names)}; give {wanted}, with commas between them")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"labels={labels!r} names {', '.join(twice)} twice; give each once")
     return names
 
 
@@ -181,16 +199,27 @@ def _write(out: Path, good: Labelled, caption: str, multi: bool) -> int:
     """The number of rows: one a file, or one a label that was heard."""
     count = 0
     out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", encoding="utf8", newline="") as file:
+    with out.open("x", encoding="utf8", newline="") as file:
         table = csv.writer(file)
         table.writerow(_COLUMNS)
         for path, labels in good:
+            if not _is_text(path):
+                print(f"not in {out}: {shown(path)}: its name is no UTF-8; rename it", file=sys.stderr)
+                continue
             for label in labels if multi else labels[:1]:
                 # Absolute: the table must find its sounds wherever it is moved.
                 row = (path.absolute(), caption.replace("{label}", label.name), label.name, f"{label.score:.4f}")
                 table.writerow(row)
                 count += 1
     return count
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain(model: str, good: Labelled, bad: Unreadable) -> dict[str, object]:
@@ -206,4 +235,4 @@ def _plain(model: str, good: Labelled, bad: Unreadable) -> dict[str, object]:
 
 def _show(good: Labelled) -> None:
     for path, labels in good:
-        print(f"{path}\t" + ("\t".join(f"{label.name} {label.score:.3f}" for label in labels) or "none"))
+        print(f"{shown(path)}\t" + ("\t".join(f"{label.name} {label.score:.3f}" for label in labels) or "none"))

@@ -36,6 +36,11 @@ class Meter:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
+def shown(path: object) -> str:
+    """A path on one line, whatever its name holds."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(path))
+
+
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d} min" if minutes else f"{rest} s"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json as text
+import os
 import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from supclap.cli.meter import Meter
-from supclap.schema import Hit
+from supclap.cli.meter import Meter, shown
+from supclap.schema import Hit, UserError
+from supclap.searching.page import write_page
 from supclap.searching.scan import Answer, Question, answer
 
 _BAR = 12
@@ -21,8 +23,7 @@ BRIDGE_NOTE = "model: AudioSet-supervised tagger, label bridge"
 
 def search(
     folder_or_index: Path,
-    query: str | None = None,
-    *,
+    *query: str,
     model: str = "bridge",
     by: Path | None = None,
     not_: Annotated[str | None, Parameter(name="--not")] = None,
@@ -31,6 +32,7 @@ def search(
     top: int = 10,
     language: str = "eng",
     workers: int = 0,
+    page: Path | None = None,
     json: bool = False,
 ) -> int:
     """Find the sounds of a folder that answer a question. The first call embeds them, later ones take what is kept.
@@ -40,7 +42,7 @@ def search(
     folder_or_index
         A folder of sounds, or one that `supclap embed --windows each` wrote.
     query
-        What to look for, in words.
+        What to look for, in words; several are answered one after the other.
     model
         bridge, bridge:use (multilingual), a run, a saved model or a hub id.
     by
@@ -57,63 +59,78 @@ def search(
         The language of the query: eng, fra, jpn and so on.
     workers
         Threads that decode; 0: as many as there are cores, at most four.
+    page
+        An HTML file of the hits to play and to share, the sounds inside it.
     json
-        One JSON object on stdout.
+        One JSON object on stdout; a list of them where several things are asked.
     """
+    if page is not None and not page.parent.is_dir():
+        raise UserError(f"page={str(page)!r}: there is no folder {page.parent}")
+    questions = [Question(words, by, not_, clauses, language) for words in query or (None,)]
+    for question in questions:
+        question.check()
+    found = []
     meter = Meter()
-    question = Question(query, by, not_, clauses, language)
     try:
-        found = answer(folder_or_index, question, model, top=top, under=under, workers=workers, progress=meter)
+        for question in questions:
+            options: dict[str, Any] = {"top": top, "under": under, "workers": workers, "progress": meter}
+            found.append(answer(folder_or_index, question, model, **options))
     except KeyboardInterrupt:
         meter.close()
         print("stopped; what is embedded is kept, the next call goes on from there", file=sys.stderr)
         raise
     meter.close()
     _talk(found, model)
+    if page is not None:
+        write_page(page, list(zip(questions, found, strict=True)), f"{folder_or_index}, asked of {model}")
+        print(f"page: {page}", file=sys.stderr)
     if json:
-        print(text.dumps(_plain(found, model), ensure_ascii=False, indent=1))
+        plain = [_plain(one, question, model) for question, one in zip(questions, found, strict=True)]
+        print(text.dumps(plain[0] if len(plain) == 1 else plain, ensure_ascii=False, indent=1))
         return 0
-    _show(found)
+    for question, one in zip(questions, found, strict=True):
+        if len(found) > 1:
+            print(f"{question.text}:")
+        _show(one)
     return 0
 
 
-def _talk(found: Answer, model: str) -> None:
+def _talk(answers: list[Answer], model: str) -> None:
+    # Each call looks at the folder anew; what the first one had to embed is news, and so is what could not be read.
+    found = answers[0]
     note = f"; {BRIDGE_NOTE}" if model.split(":")[0] == "bridge" else ""
     print(f"{found.files:,} files, {found.windows:,} windows, {found.computed:,} embedded now{note}", file=sys.stderr)
-    for path, reason in found.unreadable:
-        print(f"unreadable: {path}: {reason}", file=sys.stderr)
+    for path, reason in sorted({pair for one in answers for pair in one.unreadable}):
+        print(f"unreadable: {shown(path)}: {reason}", file=sys.stderr)
 
 
-def _plain(found: Answer, model: str) -> dict[str, object]:
+def _plain(found: Answer, question: Question, model: str) -> dict[str, object]:
     return {
+        "query": question.text,
         "model": model,
         "files": found.files,
         "windows": found.windows,
         "calibrated": found.threshold is not None,
-        "nothing": nothing(found),
+        "nothing": found.nothing,
         "hits": [asdict(hit) for hit in found.hits],
         "unreadable": [{"audio": path, "reason": reason} for path, reason in found.unreadable],
     }
 
 
-def nothing(found: Answer) -> bool:
-    """Whether a calibrated model holds even the best hit for no match."""
-    best = max((hit.probability for hit in found.hits if hit.probability is not None), default=None)
-    return best is not None and found.threshold is not None and best < found.threshold
-
-
 def _show(found: Answer) -> None:
-    if nothing(found):
+    if found.nothing:
         print(f"nothing here matches (the best is below the threshold of {found.threshold:.2f}); the nearest:")
     if found.threshold is None:
-        print("scores are raw: this model is not calibrated (supclap calibrate)", file=sys.stderr)
+        print(f"scores are raw: {found.raw}", file=sys.stderr)
     for rank, hit in enumerate(found.hits, 1):
         sure = "" if hit.probability is None else f"  {hit.probability:4.0%}"
-        print(f"{rank:3d}  {_bar(hit)}  {hit.score:+.3f}{sure}  {_span(hit):>13}  {hit.path}")
+        print(f"{rank:3d}  {_bar(hit)}  {hit.score:+.3f}{sure}  {_span(hit):>13}  {shown(hit.path)}")
     if found.hits:
         first = found.hits[0]
         seconds = f"-ss {first.start:g} -t {max(first.end - first.start, 0.1):g} "
-        print(f"play: ffplay -nodisp -autoexit {seconds}{shlex.quote(first.path)}", file=sys.stderr)
+        # A file of the folder "." may begin with a dash.
+        place = first.path if os.path.isabs(first.path) else os.path.join(".", first.path)
+        print(f"play: ffplay -nodisp -autoexit {seconds}{shlex.quote(place)}", file=sys.stderr)
 
 
 def _bar(hit: Hit) -> str:

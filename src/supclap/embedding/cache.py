@@ -94,11 +94,28 @@ class FeatureCache:
         try:
             return _connect(self.path)
         except sqlite3.OperationalError as error:
-            raise UserError(f"{self.path}: {error}; set SUPCLAP_CACHE to a folder that can be written") from error
+            raise self._refused(error) from error
         except sqlite3.DatabaseError:
-            # Not a database any more (a broken disk, another program): a cache may be lost, an answer may not be wrong.
-            self.path.replace(self.path.with_suffix(".broken"))
+            self._set_aside()
             return _connect(self.path)
+
+    def _set_aside(self) -> None:
+        # Not a database any more (a broken disk, another program): a cache may be lost, an answer may not be wrong.
+        self.path.replace(self.path.with_suffix(".broken"))
+        # What was still to be rolled back belongs to the broken file.
+        self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
+
+    def _begin_again(self, broken: sqlite3.Connection, error: sqlite3.DatabaseError) -> None:
+        """A new file in place of one whose pages are damaged, once, however many threads have met the damage."""
+        if type(error) is not sqlite3.DatabaseError:
+            raise error  # not damage, which SQLite reports by the bare class
+        with self._lock:
+            if self._database is broken:
+                self._set_aside()
+                self._database = _connect(self.path)
+
+    def _refused(self, error: sqlite3.Error) -> UserError:
+        return UserError(f"{self.path}: {error}; set SUPCLAP_CACHE to a folder that can be written and has room")
 
     # -- vectors -----------------------------------------------------------------------------------------------------
 
@@ -124,6 +141,15 @@ class FeatureCache:
         """Keep rows; all of them or, after a crash, none."""
         packed = [(key, *_pack(rows)) for key, rows in entries]
         database = self._connection()
+        try:
+            self._write(database, packed)
+        except sqlite3.OperationalError as error:
+            raise self._refused(error) from error
+        except sqlite3.DatabaseError as error:
+            self._begin_again(database, error)
+            self._write(self._database, packed)
+
+    def _write(self, database: sqlite3.Connection, packed: Sequence[tuple[object, ...]]) -> None:
         with self._lock, database:
             database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", packed)
             database.executemany("INSERT OR REPLACE INTO copies VALUES (?, ?, ?)", self._copies)
@@ -136,7 +162,7 @@ class FeatureCache:
         """The content hash of a stretch of a file without decoding it, or None where it must be decoded."""
         before = _stamp(part.path)
         known = self._all(
-            "SELECT stamp, content FROM seen WHERE path = ? AND part = ?", (os.path.abspath(part.path), part.name)
+            "SELECT stamp, content FROM seen WHERE path = ? AND part = ?", (_path_key(part.path), part.name)
         )
         if known and known[0][0] == before:
             return bytes(known[0][1])
@@ -165,7 +191,7 @@ class FeatureCache:
         if _stamp(part.path) != before or _is_fresh(part.path):
             return
         with self._lock:
-            self._seen.append((os.path.abspath(part.path), part.name, before, content))
+            self._seen.append((_path_key(part.path), part.name, before, content))
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -178,8 +204,14 @@ class FeatureCache:
 
     def _all(self, command: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         database = self._connection()
-        with self._lock:
-            return database.execute(command, values).fetchall()
+        try:
+            with self._lock:
+                return database.execute(command, values).fetchall()
+        except sqlite3.OperationalError as error:
+            raise self._refused(error) from error
+        except sqlite3.DatabaseError as error:
+            self._begin_again(database, error)
+            return []
 
     def close(self) -> None:
         """Write what waits and let go of the file."""
@@ -210,7 +242,7 @@ def _pack(rows: Rows) -> tuple[bytes, bytes, int, int]:
 
 
 def _unpack(spans: bytes, vectors: bytes, width: int, crc: int) -> Rows | None:
-    if zlib.crc32(vectors + spans) != crc:
+    if zlib.crc32(vectors + spans) != crc or not width or len(vectors) % (4 * width):
         return None
     return Rows(np.frombuffer(vectors, np.float32).reshape(-1, width), np.frombuffer(spans, np.float64).reshape(-1, 2))
 
@@ -219,6 +251,16 @@ def _stamp(path: str) -> str:
     stat = os.stat(outer_of(path))
     # The change time cannot be set back: a copy that keeps the old modification time still differs.
     return f"{stat.st_size}/{stat.st_mtime_ns}/{stat.st_ctime_ns}/{stat.st_ino}"
+
+
+def _path_key(path: str) -> str | bytes:
+    """The path as SQLite can keep it: a name that is no text in any encoding (old archives) stays bytes."""
+    place = os.path.abspath(path)
+    try:
+        place.encode("utf8")
+    except UnicodeEncodeError:
+        return os.fsencode(place)
+    return place
 
 
 def _is_fresh(path: str) -> bool:

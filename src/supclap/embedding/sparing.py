@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TypeVar
 
+from supclap.schema import UserError
+
 T = TypeVar("T")
 
 
@@ -16,6 +18,8 @@ def cores() -> int:
 
 def decoders(workers: int = 0) -> int:
     """How many threads decode: as many as were asked for, or as there are cores, at most four."""
+    if workers < 0:
+        raise UserError(f"workers={workers} must be at least 0; 0 takes as many as there are cores, at most four")
     return workers or min(4, cores())
 
 

@@ -7,18 +7,21 @@ would be shown. Shapes: q queries, n files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from supclap.embedding.curve import features, names, probability
+from supclap.embedding.curve import SMALLEST, features, names, probability
 from supclap.schema import UserError
 
 HITS = 10  # how many of each answer are looked at
-_SMALLEST = 30
+# What a curve may read, the simplest first: background and margin mislead where few queries are fitted on.
+_FORMS = (("score", "size"), ("score", "size", "background", "margin"))
+_FOLDS = 5
+_WORTH = 0.9  # a smaller gain on one corpus turned into a loss on another
 _ABSENT = 0.4  # the share of collections without a match
 _BINS = 10
 
@@ -29,6 +32,7 @@ class Drawn:
 
     scores: np.ndarray  # [n]
     match: np.ndarray  # [n] bool
+    query: int = 0
     evidence: np.ndarray | None = None  # [n] a tagger's
 
     @property
@@ -64,13 +68,13 @@ def draw(
     generator = np.random.default_rng(seed)
     for query, (scores, match) in enumerate(zip(scores_qn, match_qn, strict=True)):
         yes, no = np.flatnonzero(match), np.flatnonzero(~match)
-        if not len(yes) or len(no) < _SMALLEST:
+        if not len(yes) or len(no) < SMALLEST:
             continue
         for _ in range(draws):
-            kept = generator.permutation(no)[: _between(generator, _SMALLEST, len(no))]
+            kept = generator.permutation(no)[: _between(generator, SMALLEST, len(no))]
             if generator.random() >= _ABSENT:
                 kept = np.concatenate([kept, generator.permutation(yes)[: _between(generator, 1, len(yes))]])
-            yield Drawn(scores[kept], match[kept], None if evidence_qn is None else evidence_qn[query, kept])
+            yield Drawn(scores[kept], match[kept], query, None if evidence_qn is None else evidence_qn[query, kept])
 
 
 def _between(generator: np.random.Generator, low: int, high: int) -> int:
@@ -84,15 +88,41 @@ def fit(
     drawn = _checked(scores_qn, match_qn, evidence_qn, seed)
     x = np.concatenate([features(one.scores, one.evidence)[one.hits] for one in drawn])
     y = np.concatenate([one.match[one.hits] for one in drawn]).astype(float)
-    mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
-    weights = _logistic((x - mean) / spread, y)
-    raw = weights[:-1] / spread
-    curve = {**dict(zip(names(evidence_qn), map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
+    queries = np.concatenate([np.full(len(one.hits), one.query) for one in drawn])
+    curve = _curve(x, y, _form(x, y, queries) if evidence_qn is None else names(evidence_qn), names(evidence_qn))
     best, present = _best_hits(curve, drawn)
     curve["threshold"] = _threshold(best, present)
     # The score alone, for one file without a collection around it.
-    alone = _logistic(x[:, :1], y)
+    alone = _logistic(x[:, :1], y, [0.0])
     return {**curve, "slope": float(alone[0]), "intercept": float(alone[1])}
+
+
+def _form(x: np.ndarray, y: np.ndarray, queries: np.ndarray) -> tuple[str, ...]:
+    """The simpler form, unless the richer one says clearly more of queries that it was not fitted on."""
+    known = sorted(set(queries.tolist()))
+    folds = np.searchsorted(known, queries) % min(_FOLDS, len(known))
+    lost = []
+    for form in _FORMS:
+        columns = [names(None).index(name) for name in form]
+        loss = 0.0
+        for fold in set(folds.tolist()):
+            held = folds == fold
+            curve = _curve(x[~held], y[~held], form, names(None))
+            logit = x[held][:, columns] @ np.array([curve[name] for name in form]) + curve["constant"]
+            loss += float(np.sum(np.logaddexp(0.0, logit) - y[held] * logit))
+        lost.append(loss)
+    return _FORMS[1] if lost[1] < _WORTH * lost[0] else _FORMS[0]
+
+
+def _curve(x: np.ndarray, y: np.ndarray, form: Sequence[str], columns: Sequence[str]) -> dict[str, float]:
+    """Weights by name, and the constant, of a logistic regression on the columns of a form."""
+    x = x[:, [columns.index(name) for name in form]]
+    mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
+    # A better score never speaks against a match; a query's background and a collection's size may.
+    least = [None if name in ("background", "size") else 0.0 for name in form]
+    weights = _logistic((x - mean) / spread, y, least)
+    raw = weights[:-1] / spread
+    return {**dict(zip(form, map(float, raw), strict=True)), "constant": float(weights[-1] - raw @ mean)}
 
 
 def judge(
@@ -144,7 +174,7 @@ def _checked(scores_qn: np.ndarray, match_qn: np.ndarray, evidence_qn: np.ndarra
     drawn = list(draw(scores_qn, match_qn.astype(bool), evidence_qn, seed=seed))
     if len(drawn) < 100:
         raise UserError(
-            f"too little to calibrate on: it takes at least 3 labels, each with {_SMALLEST} sounds without it"
+            f"too little to calibrate on: it takes at least 3 labels, each with {SMALLEST} sounds without it"
         )
     return drawn
 
@@ -163,8 +193,8 @@ def _threshold(best: np.ndarray, present: np.ndarray) -> float:
     return float((best[order][place] + best[order][min(place + 1, len(best) - 1)]) / 2)
 
 
-def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weights and, last, the constant of a logistic regression with a breath of ridge."""
+def _logistic(x: np.ndarray, y: np.ndarray, least: Sequence[float | None]) -> np.ndarray:
+    """Weights, each at least ``least``, and last the constant of a logistic regression with a breath of ridge."""
     whole = np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -175,5 +205,6 @@ def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         slope[:-1] += 2e-4 * weights[:-1]
         return float(value), slope
 
-    found: np.ndarray = minimize(loss, np.zeros(whole.shape[1]), jac=True, method="L-BFGS-B").x
+    bounds = [(low, None) for low in (*least, None)]
+    found: np.ndarray = minimize(loss, np.zeros(whole.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds).x
     return found

@@ -17,6 +17,9 @@ from supclap.embedding.store import is_store, read
 from supclap.schema import UserError
 from supclap.searching.lazy import LazyModel
 
+# Of a sound of several windows, one shorter than this share of the longest is left out.
+_SLIVER = 0.05
+
 
 @dataclass(frozen=True)
 class Collection:
@@ -35,8 +38,27 @@ class Collection:
         return best
 
 
+@dataclass(frozen=True)
+class Place:
+    """A folder of embeddings, or the sound files of a plain one."""
+
+    root: Path
+    files: list[str] | None
+
+
+def place_of(folder: str | os.PathLike[str], under: str | None = None) -> Place:
+    """What there is to search, before any of it is read; UserError where there is nothing."""
+    root = Path(folder).expanduser()
+    if is_store(root):
+        return Place(root, None)
+    files = [str(file) for file in _files(root) if _is_under(str(file.relative_to(root)), under)]
+    if not files:
+        raise UserError(f"under={under!r}: no sound file of {root} lies there")
+    return Place(root, files)
+
+
 def collect(
-    place: str | os.PathLike[str],
+    place: Place,
     model: LazyModel,
     cache: FeatureCache,
     *,
@@ -45,13 +67,9 @@ def collect(
     progress: Progress | None = None,
 ) -> Collection:
     """The windows of a folder, computed where the cache does not know them, or of a folder of embeddings."""
-    root = Path(place).expanduser()
-    if is_store(root):
-        return _of_store(root, model, under)
-    files = [file for file in _files(root) if _is_under(str(file.relative_to(root)), under)]
-    if not files:
-        raise UserError(f"under={under!r}: no sound file of {root} lies there")
-    return of_files([str(file) for file in files], model, cache, workers, progress)
+    if place.files is None:
+        return _of_store(place.root, model, under)
+    return of_files(place.files, model, cache, workers, progress)
 
 
 def _files(root: Path) -> list[Path]:
@@ -87,7 +105,8 @@ def of_files(
         if answer.rows is None:
             unreadable.append((files[answer.index], answer.error or "no sound in it"))
         else:
-            rows[answer.index], spans[answer.index] = answer.rows.vectors, answer.rows.spans
+            kept = long_enough(answer.rows.spans)
+            rows[answer.index], spans[answer.index] = answer.rows.vectors[kept], answer.rows.spans[kept]
             computed += not answer.cached
         if progress is not None:
             progress(done, len(files))
@@ -105,6 +124,13 @@ def of_files(
     )
 
 
+def long_enough(spans: np.ndarray) -> np.ndarray:
+    """[windows] bool: all of a sound's windows but a sliver at its end, which sounds like anything."""
+    seconds = spans[:, 1] - spans[:, 0]
+    kept: np.ndarray = ~(seconds < _SLIVER * seconds.max())
+    return kept
+
+
 def _of_store(root: Path, model: LazyModel, under: str | None) -> Collection:
     store = read(root)
     if store.fingerprint != model.fingerprint:
@@ -118,13 +144,22 @@ def _of_store(root: Path, model: LazyModel, under: str | None) -> Collection:
         raise UserError(f"{root}: no embedded sound in it" + (f" lies under {under!r}" if under else ""))
     # A stable sort brings the windows of a file together without changing their order.
     good.sort(key=lambda place: table[place]["path"])
+    ends = [row["end"] if row["end"] is not None else np.nan for row in table]
+    spans = np.array([(table[place]["start"], ends[place]) for place in good], np.float64)
+    good, spans = _without_slivers(good, spans, [table[place]["path"] for place in good])
     paths = [table[place]["path"] for place in good]
     starts = [0, *(i for i in range(1, len(paths)) if paths[i] != paths[i - 1]), len(paths)]
-    ends = [row["end"] if row["end"] is not None else np.nan for row in table]
     return Collection(
         [paths[first] for first in starts[:-1]],
         np.array(starts),
-        np.array([(table[place]["start"], ends[place]) for place in good], np.float64),
+        spans,
         np.asarray(store.audio[good]),
         sorted({(row["path"], row["error"]) for row in table if row["error"] is not None}),
     )
+
+
+def _without_slivers(good: list[int], spans: np.ndarray, paths: list[str]) -> tuple[list[int], np.ndarray]:
+    starts = [0, *(i for i in range(1, len(paths)) if paths[i] != paths[i - 1]), len(paths)]
+    files = zip(starts[:-1], starts[1:], strict=True)
+    kept = np.concatenate([long_enough(spans[first:last]) for first, last in files])
+    return [place for place, keep in zip(good, kept, strict=True) if keep], spans[kept]

@@ -41,6 +41,10 @@ def heard(
     """The labels of each file, each asked by itself as a search would ask it."""
     if "{label}" not in template:
         raise UserError(f"template={template!r} has no {{label}} in it")
+    if isinstance(labels, str) or not labels or len(set(labels)) < len(labels):
+        raise UserError(f"labels={labels!r}: give a list of names, each once")
+    if not files:
+        raise UserError("files is empty; give at least one sound")
     cache = FeatureCache() if cache is None else cache
     lazy = LazyModel(model, cache)
     curve = lazy.calibration()

@@ -27,6 +27,7 @@ EVIDENCE_FLOOR = 1e-3  # what is less likely than this differs no more
 # The files of a package that decide its vectors.
 _PACKAGE_FILES = {"minilm": ("model.safetensors", "tokenizer.json"), "use": ("weights.npz", "sp.model")}
 _FOLDER_FILES = ("config.json", "model.safetensors")
+_FOLDER_PARTS = ("audio", "text")  # vocabularies and tokenizers
 
 
 class LazyModel:
@@ -37,6 +38,7 @@ class LazyModel:
         self._model = None if isinstance(model, str | os.PathLike) else model
         self._given = self._model is not None
         self._cache = cache
+        self._saved_bridge = not self._given and _is_saved_bridge(self.name)
         facts = self._facts()
         self.fingerprint: str = facts["fingerprint"]
         self.rate: int = facts["rate"]
@@ -87,7 +89,9 @@ class LazyModel:
     @property
     def tagged(self) -> bool:
         """Whether a window's vector is followed by the probabilities of a tagger: a bridge."""
-        return hasattr(self._model, "iter_tagged") if self._given else self.name.split(":")[0] == "bridge"
+        if self._given:
+            return hasattr(self._model, "iter_tagged")
+        return self._saved_bridge or self.name.split(":")[0] == "bridge"
 
     @property
     def width(self) -> int:
@@ -142,19 +146,19 @@ class LazyModel:
     def calibration(self) -> dict[str, Any] | None:
         """The saved calibration, or None; UserError where it was fitted for other weights."""
         if self._given:
-            return getattr(self._model, "calibration", None)
-        place = calibration_file(self.name, self.fingerprint)
-        try:
-            held = json.loads(place.read_text(encoding="utf8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        found = held.get("calibration") if place.name == "config.json" else held
+            place, found = Path(self.name), getattr(self._model, "calibration", None)
+        else:
+            place = calibration_file(self.name, self.fingerprint)
+            found = _kept_in(place)
         if found is not None and found.get("fingerprint") not in (None, self.fingerprint):
             raise UserError(
                 f"{place}: calibrated for other weights than these; run `supclap calibrate {self.name} DATA` again"
             )
         # An older calibration knows a single score alone: it says nothing of a place in a collection.
-        return dict(found) if found is not None and "threshold" in found else None
+        if found is None or "threshold" not in found:
+            return None
+        # Fitted with a tagger's evidence, it says nothing of vectors alone.
+        return dict(found) if self.tagged or "evidence" not in found else None
 
     def calibrate(self, curve: dict[str, Any]) -> Path:
         """Keep a curve for these weights; its place comes back."""
@@ -171,6 +175,30 @@ def calibration_file(name: str, fingerprint: str) -> Path:
     if (folder / "config.json").is_file():
         return folder / "config.json"
     return cache_folder("calibration") / f"{fingerprint}.json"
+
+
+def _kept_in(place: Path) -> dict[str, Any] | None:
+    """The calibration in a file, or None."""
+    try:
+        held = json.loads(place.read_text(encoding="utf8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise UserError(f"{place}: damaged ({error}); remove it, or save or calibrate the model again") from error
+    found = held.get("calibration") if isinstance(held, dict) and place.name == "config.json" else held
+    if not isinstance(found, dict | None):
+        raise UserError(f"{place}: its calibration is no object; run `supclap calibrate` again")
+    return found
+
+
+def _is_saved_bridge(name: str) -> bool:
+    """Whether a name is that of a folder that ``BridgeModel.save`` wrote."""
+    place = Path(name).expanduser() / "config.json"
+    try:
+        held = json.loads(place.read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(held, dict) and held.get("kind") == "bridge"
 
 
 def _with(first: Item, others: Iterator[Item]) -> Iterator[Item]:
@@ -210,7 +238,10 @@ def _files_of(name: str) -> list[Path]:
         except UserError:
             return []
     folder = Path(name).expanduser()
-    return list(_inside(folder, _FOLDER_FILES)) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    assets = (file for part in _FOLDER_PARTS for file in sorted((folder / part).glob("*")) if file.is_file())
+    return [*_inside(folder, _FOLDER_FILES), *assets]
 
 
 def _inside(folder: Path, names: Sequence[str]) -> list[Path]:

@@ -6,6 +6,7 @@ Shapes: s tokens, w width, h heads.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,9 @@ _MAX_TOKENS = 256
 def embed(texts: Sequence[str]) -> np.ndarray:
     """[n, w] unit rows."""
     model = _load(pretrained.locate("minilm"))
+    for text in texts:
+        if (count := model.count(text)) > _MAX_TOKENS:
+            warnings.warn(f"a text of {count} tokens was cut to the {_MAX_TOKENS} that minilm reads", stacklevel=2)
     return np.stack([model.row(text) for text in texts])
 
 
@@ -47,6 +51,11 @@ class MiniLm:
         self._file = cast(Any, safe_open(folder / "model.safetensors", "np"))
         self._held: dict[str, np.ndarray] = {}
         self._words = self._file.get_slice("embeddings.word_embeddings.weight")
+
+    def count(self, text: str) -> int:
+        """The tokens of a text, those beyond the longest one too."""
+        whole = self.tokenizer.encode(text)
+        return len(whole.ids) + sum(len(rest.ids) - 2 for rest in whole.overflowing)
 
     def row(self, text: str) -> np.ndarray:
         """[w] the unit row of one text."""

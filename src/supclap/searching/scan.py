@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +13,11 @@ from supclap.audio.reader import Item
 from supclap.embedding.cache import FeatureCache
 from supclap.embedding.curve import probability
 from supclap.embedding.rows import Progress, encode_all
+from supclap.embedding.sparing import decoders
 from supclap.schema import Hit, UserError
 from supclap.searching import clauses as sentences
-from supclap.searching.collection import Collection, collect
-from supclap.searching.lazy import LazyModel
+from supclap.searching.collection import Collection, collect, place_of
+from supclap.searching.lazy import EVIDENCE_FLOOR, LazyModel
 
 _FLOOR = 0.003
 
@@ -47,7 +49,14 @@ class Answer:
     windows: int
     computed: int
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    threshold: float | None = None  # None: scores are raw, the model was not calibrated
+    threshold: float | None = None  # None: scores are raw, for the reason in ``raw``
+    best: float | None = None  # the highest probability of all files, shown or not
+    raw: str = ""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether a calibrated model holds even the likeliest file for no match."""
+        return self.best is not None and self.threshold is not None and self.best < self.threshold
 
 
 def search(
@@ -88,21 +97,24 @@ def answer(
     question.check()
     if top < 1:
         raise UserError(f"top={top} must be at least 1")
+    decoders(workers)
+    place = place_of(folder_or_index, under)
     cache = FeatureCache() if cache is None else cache
     lazy = LazyModel(model, cache)
     curve = lazy.calibration()
-    held = collect(folder_or_index, lazy, cache, under=under, workers=workers, progress=progress)
+    # The question first: what is wrong with it shall not be said after an hour of listening.
     queries, against = rows_of(question, lazy, cache)
-    width = queries.shape[1]
-    if len(queries) > 1 and question.by is None and held.vectors.shape[1] > width:
-        curve = None  # it was fitted on cosines
-        scores, windows = tagged_score(held, lazy.tag_weights(queries), width, against)
-    else:
+    held = collect(place, lazy, cache, under=under, workers=workers, progress=progress)
+    raw = _raw(question, curve, queries, held)
+    if raw:
+        curve = None
+    if held.vectors.shape[1] == queries.shape[1] or question.by is not None:
         scores, windows = score(held, queries, against)
-    order = np.argsort(-scores, kind="stable")[:top]
-    if question.by is not None:
-        curve = None  # it was fitted on words: two sounds are nearer to each other
-    probabilities = None if curve is None else probability(curve, scores, _evidence(held, lazy, queries))
+    else:
+        asked = queries if against is None else np.concatenate([queries, against])
+        scores, windows = tagged_score(held, queries, lazy.tag_weights(asked), against)
+    probabilities = None if curve is None else _probabilities(curve, held, lazy, queries)
+    order = np.argsort(-(scores if probabilities is None else probabilities), kind="stable")[:top]
     hits = [
         Hit(
             held.paths[file],
@@ -114,13 +126,30 @@ def answer(
         for file in order
     ]
     threshold = None if curve is None else float(curve["threshold"])
-    return Answer(hits, len(held.paths), len(held.vectors), held.computed, held.unreadable, threshold)
+    best = None if probabilities is None else float(probabilities.max())
+    return Answer(hits, len(held.paths), len(held.vectors), held.computed, held.unreadable, threshold, best, raw)
 
 
-def _evidence(held: Collection, model: LazyModel, queries: np.ndarray) -> np.ndarray | None:
-    """[files] what a tagger says of the query, by each file's best window."""
+def _raw(question: Question, curve: Mapping[str, float] | None, queries: np.ndarray, held: Collection) -> str:
+    """Why scores are raw here, or nothing: a curve is fitted on questions of one text."""
+    if curve is None:
+        return "this model is not calibrated (supclap calibrate)"
+    if question.by is not None:
+        return "the calibration is of words, and two sounds are nearer to each other"
+    if len(queries) > 1:
+        return "the calibration is of whole questions, not of clauses"
+    if question.not_ is not None:
+        return "the calibration is of questions without --not"
+    if "evidence" in curve and held.vectors.shape[1] == queries.shape[1]:
+        return "the calibration reads a tagger's evidence, which a folder of embeddings does not hold"
+    return ""
+
+
+def _probabilities(curve: Mapping[str, float], held: Collection, model: LazyModel, queries: np.ndarray) -> np.ndarray:
+    """[files] how likely each file matches, by its best cosine and the most that a tagger says of it."""
     said = model.evidence(held.vectors, queries)
-    return None if said is None else held.best(said[:, 0])
+    cosines = held.best(held.vectors[:, : queries.shape[1]] @ queries[0])
+    return probability(curve, cosines, None if said is None else held.best(said[:, 0]))
 
 
 def rows_of(question: Question, model: LazyModel, cache: FeatureCache) -> tuple[np.ndarray, np.ndarray | None]:
@@ -153,15 +182,31 @@ def score(held: Collection, queries: np.ndarray, against: np.ndarray | None = No
 
 
 def tagged_score(
-    held: Collection, weights_kq: np.ndarray, width: int, against: np.ndarray | None = None
+    held: Collection, queries: np.ndarray, weights_kq: np.ndarray, against: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same for a tagger's windows and several clauses: the geometric mean of what each clause's tags say.
+    """The same for a tagger's windows: what the tags near a question say, and its cosine.
 
-    All clauses have to be heard: a cosine cannot ask that, since a loud sound leaves no room for others in a unit row.
+    All of several clauses have to be heard, so theirs is a geometric mean: a cosine cannot ask that, since a loud sound
+    leaves no room for others in a unit row. ``weights_kq`` has a column more for what is not wanted.
     """
-    evidence_wq = np.sqrt(held.vectors[:, width:]) @ weights_kq
-    best = np.stack([held.best(column) for column in evidence_wq.T], axis=1)
-    return together(best) - _unwanted(held, against), _places(held, together(evidence_wq))
+    count, width = queries.shape
+    tags_wk = held.vectors[:, width:]
+    if count == 1:
+        said_wq = likeness(tags_wk @ weights_kq[:, :1], held.vectors[:, :width] @ queries.T)
+        scores = held.best(said_wq[:, 0])
+    else:
+        said_wq = np.sqrt(tags_wk) @ weights_kq[:, :count]
+        scores = together(np.stack([held.best(column) for column in said_wq.T], axis=1))
+    if against is not None:
+        said_w = likeness(tags_wk @ weights_kq[:, -1], held.vectors[:, :width] @ against[0])
+        scores = scores - held.best(said_w)
+    return scores, _places(held, together(said_wq))
+
+
+def likeness(shared: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+    """What a tagger says of a question and how near both are, from 0 to about 1: either alone ranks worse."""
+    both: np.ndarray = np.sqrt(shared + EVIDENCE_FLOOR) * np.exp(cosines - 1.0)
+    return both
 
 
 def together(evidence_nq: np.ndarray) -> np.ndarray:
