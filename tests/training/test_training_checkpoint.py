@@ -152,7 +152,7 @@ def test_full_disk_keeps_the_last_one_and_says_so(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(UserError, match="disk is full; the one before it is kept .*last"):
+    with pytest.raises(UserError, match="disk is full; the checkpoint before it is kept .*last"):
         save(tmp_path, both, optimizer, 2)
     assert checkpoint.load(tmp_path)[1]["step"] == 1
     assert os.listdir(tmp_path / "checkpoints") == ["last"]
