@@ -13,6 +13,7 @@ import time
 import pytest
 import torch
 
+from supclap.cli import train as door
 from supclap.data import quarantine
 from supclap.encoders.dual import DualModel
 from supclap.schema import UserError
@@ -171,7 +172,7 @@ def loose(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_clips_deleted_mid_run_are_put_aside_and_batches_stay_full(tiny, tmp_path, loose, workers):
+def test_clips_deleted_mid_run_are_put_aside_and_batches_stay_full(tiny, tmp_path, loose, workers, capsys):
     gone = [clip for clip in loose if clip.split == "train"][:3]
     gone += [clip for clip in loose if clip.split == "val"][:1]
 
@@ -192,6 +193,10 @@ def test_clips_deleted_mid_run_are_put_aside_and_batches_stay_full(tiny, tmp_pat
     assert [line["epoch"] for line in steps] == [0] * 10 + [1] * 9
     evals = [line["scores"]["clips"] for line in run.records if line["event"] == "eval"]
     assert evals == [11, 11]
+    door._summary(run, json=False)
+    assert f"aside  {len(aside)} clips could not be read; why: " in capsys.readouterr().out
+    door._summary(run, json=True)
+    assert json.loads(capsys.readouterr().out)["quarantined"] == len(aside) >= 3
 
 
 @pytest.mark.parametrize(("workers", "dies"), [(0, 3), (0, 6), (1, 4)])

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from supclap.data import manifest
+from supclap.data import manifest, quarantine
 from supclap.schema import UserError
-from supclap.training import choose, config, loop, setup
+from supclap.training import choose, config, loop, records, setup
 from supclap.training.compare import RESULT, compare
 from supclap.training.live import Live
 from supclap.training.preview import preview
@@ -214,9 +214,11 @@ def _several(
 
 def _summary(run: loop.Run, json: bool) -> None:
     best = next((line for line in run.records if line.get("scores") == run.best), {})
+    skipped = sum(line["event"] == "skip" for line in run.records)
+    aside = len(quarantine.read(run.path / setup.QUARANTINE))
     if json:
-        skipped = sum(line["event"] == "skip" for line in run.records)
-        result = {"run": str(run.path), "best": run.best, "best_step": best.get("step"), "skipped": skipped}
+        result = {"run": str(run.path), "best": run.best, "best_step": best.get("step")}
+        result |= {"skipped": skipped, "quarantined": aside}
         print(jsonlib.dumps(result, allow_nan=False))
         return
     print(f"run    {run.path}")
@@ -226,6 +228,10 @@ def _summary(run: loop.Run, json: bool) -> None:
         for way, name in (("t2a", "text to audio"), ("a2t", "audio to text")):
             row = run.best[way]
             print(f"       {name}   R@1 {row['R@1']:.2f}   R@5 {row['R@5']:.2f}   R@10 {row['R@10']:.2f}")
+    if aside:
+        print(f"aside  {aside} clips could not be read; why: {run.path / setup.QUARANTINE}")
+    if skipped:
+        print(f"lost   {skipped} steps were not finite and changed nothing; their clips: {run.path / records.NAME}")
     print(f"next   supclap report {run.path}")
 
 
