@@ -1,8 +1,10 @@
 """Checkpoints: whole or not there, whatever moment a process dies at, and bit-identical after restore."""
 
 import errno
+import functools
 import os
 import shutil
+import sys
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 
 from supclap.objectives.settings import PRESETS
 from supclap.schema import UserError
-from supclap.training import checkpoint
+from supclap.training import checkpoint, records
 from supclap.training.optim import OptimSettings
 
 
@@ -134,6 +136,115 @@ def test_death_at_every_write_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
     assert seen == {2, 3}
 
 
+def last_breath(work, line):
+    """Do the work in a forked child that dies, as by kill -9, when it comes to its n-th line of the write path.
+
+    False where the work was done before: no `finally`, no `except`, nothing is flushed on the way out.
+    """
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("training/checkpoint.py", "training/records.py")):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                os._exit(9)
+        return trace
+
+    try:
+        sys.settrace(trace)
+        work()
+        sys.settrace(None)
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_death_at_every_line_leaves_a_whole_checkpoint(tmp_path, before):
+    """Every line between and around the writes, the first checkpoint too; in a process that is gone at once."""
+    both, optimizer = make()
+    states = {0: None}
+    for step in range(1, before + 2):
+        run(both, optimizer, step - 1, step)
+        states[step] = checkpoint.capture(both, optimizer)
+        if step <= before:
+            checkpoint.save(tmp_path / "start", states[step][0], {"step": step})
+    tensors, _ = states[before + 1]
+    seen, line = set(), 0
+    while True:
+        folder = tmp_path / f"at{line}"
+        if before:
+            shutil.copytree(tmp_path / "start", folder)
+        if not last_breath(functools.partial(checkpoint.save, folder, tensors, {"step": before + 1}), line):
+            break
+        found = checkpoint.load(folder)
+        seen.add(0 if found is None else found[1]["step"])
+        if found is not None:
+            assert same(found[0], states[found[1]["step"]][0])
+        # And the next one is written over whatever the dead one left behind.
+        checkpoint.save(folder, tensors, {"step": before + 1})
+        assert checkpoint.load(folder)[1]["step"] == before + 1
+        assert not [name for name in os.listdir(folder / "checkpoints") if name.startswith(".")]
+        shutil.rmtree(folder)
+        line += 1
+    assert line >= 25 and seen == {before, before + 1}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
+def test_death_in_the_middle_of_a_file(tmp_path, monkeypatch, share):
+    both, optimizer = make()
+    save(tmp_path, both, optimizer, 1)
+    whole = checkpoint.save_file
+
+    def torn(tensors, path):
+        whole(tensors, path)
+        os.truncate(path, int(os.path.getsize(path) * share))
+        raise Dead
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", torn)
+        with pytest.raises(Dead):
+            save(tmp_path, both, optimizer, 2)
+    assert checkpoint.load(tmp_path)[1]["step"] == 1
+    save(tmp_path, both, optimizer, 2)
+    assert checkpoint.load(tmp_path)[1]["step"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_death_at_every_line_of_the_records_cut(tmp_path):
+    """Resume cuts the journal back and appends: killed anywhere there, the next resume finds the checkpoint's lines."""
+    journal = records.Records(tmp_path)
+    journal.write("start", seed=0)
+    size = journal.size()
+    for step in range(3):
+        journal.write("step", step=step)
+    journal.close()
+    before = (tmp_path / records.NAME).read_bytes()
+
+    def resumed():
+        again = records.Records(tmp_path)
+        again.cut(size)
+        again.write("resume", step=0)
+        again.close()
+
+    line = 0
+    while last_breath(resumed, line):
+        assert (tmp_path / records.NAME).read_bytes()[:size] == before[:size]
+        assert records.read(tmp_path)[0]["event"] == "start"
+        resumed()
+        assert [one["event"] for one in records.read(tmp_path)] == ["start", "resume"]
+        (tmp_path / records.NAME).write_bytes(before)
+        line += 1
+    assert line >= 8
+
+
 def test_torn_file_under_the_temporary_name_is_never_read(tmp_path):
     both, optimizer = make()
     save(tmp_path, both, optimizer, 1)
@@ -153,7 +264,7 @@ def test_full_disk_keeps_the_last_one_and_says_so(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(UserError, match="disk is full; the one before it is kept .*last"):
+    with pytest.raises(UserError, match="disk is full; the checkpoint before it is kept .*last"):
         save(tmp_path, both, optimizer, 2)
     assert checkpoint.load(tmp_path)[1]["step"] == 1
     assert os.listdir(tmp_path / "checkpoints") == ["last"]

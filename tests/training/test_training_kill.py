@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -40,9 +41,12 @@ def done(process):
 
 def wait_for_step(process, folder, step):
     until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
+    while time.monotonic() < until:
+        ended = process.poll() is not None
         if any(line.get("step", 0) >= step for line in records.read(folder)):
             return
+        if ended:
+            break
         time.sleep(0.002)
     pytest.fail(f"step {step} was never reached: {process.communicate()[1]}")
 
@@ -70,6 +74,24 @@ def test_kill_9_then_resume_is_the_run_left_alone(alone, corpus, tmp_path, step)
     process.wait()
     done(start("--resume", tmp_path / "run"))
     assert_same(alone, tmp_path / "run")
+    done(start("--resume", tmp_path / "run"))
+    assert_same(alone, tmp_path / "run")
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("point", range(20))
+def test_kill_9_at_twenty_random_points(alone, corpus, tmp_path, point):
+    """From before the first step to behind the last, twice in one run: the resumed run is killed as well."""
+    draw = random.Random(point)
+    first, second = sorted(draw.sample(range(40), 2))
+    process = begin(corpus[1], tmp_path / "run")
+    for step in (first, second):
+        wait_for_step(process, tmp_path / "run", step)
+        time.sleep(draw.uniform(0, 0.15))
+        process.kill()
+        process.communicate()
+        if step == first:
+            process = start("--resume", tmp_path / "run")
     done(start("--resume", tmp_path / "run"))
     assert_same(alone, tmp_path / "run")
 

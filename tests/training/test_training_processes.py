@@ -1,5 +1,7 @@
 """`torchrun -m supclap train`: 2 and 4 processes are 1, for every step; one that dies ends all."""
 
+import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +14,9 @@ import torch
 import supclap
 from supclap.data import manifest
 from supclap.data.scenes.write import write
+from supclap.settings import read as read_settings
 from supclap.training import checkpoint, records
+from supclap.training.config import RunConfig
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +88,69 @@ def test_many_processes_are_one(alone, table, tmp_path, world):
     assert done(start(world, "--resume", out)).count("best   step") == 1
 
 
+def follows(whole, out):
+    """Step by step the batches and numbers of the run left alone, over the change of processes."""
+    one, many = ([line for line in records.read(folder) if line["event"] == "step"] for folder in (whole, out))
+    assert [line["batches"] for line in many] == [line["batches"] for line in one]
+    assert [line["loss"] for line in many] == pytest.approx([line["loss"] for line in one], rel=1e-4)
+
+
+def test_a_signal_to_torchrun_saves_and_one_process_goes_on_in_mid_epoch(alone, table, tmp_path):
+    """And what one process left in mid-epoch, two take up."""
+    out = tmp_path / "run"
+    # Slow enough that a signal finds it in the middle of an epoch.
+    process = start(2, table, "--recipe", "small", "--out", out, *FIELDS, "train.checkpoint_every=1")
+    until = time.monotonic() + 240
+    while not any(line.get("step", 0) >= 1 for line in records.read(out)):
+        assert time.monotonic() < until and process.poll() is None, process.communicate()[1]
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    _, talk = process.communicate(timeout=120)
+    assert process.returncode != 0 and "--resume" in talk, talk
+    # torchrun speaks of the signal in its own words; the run says one thing.
+    state = checkpoint.load(out)[1]
+    assert state["step"] == records.last(records.read(out), "step")["step"] < 6
+    done(start(1, "--resume", out))
+    follows(alone, out)
+
+
+class Dies:
+    def on_step(self, state, out):
+        if state.step == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore:a text of")
+def test_two_processes_take_up_what_one_left_in_mid_epoch(alone, table, tmp_path):
+    config = read_settings(RunConfig, alone / "run.json")
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_every=1))
+    with pytest.raises(KeyboardInterrupt):
+        supclap.train(config, out=tmp_path / "run", callbacks=[Dies()])
+    assert checkpoint.load(tmp_path / "run")[1]["step"] == 1
+    done(start(2, "--resume", tmp_path / "run"))
+    follows(alone, tmp_path / "run")
+
+
+def test_accelerate_launch_is_torchrun(alone, table, tmp_path):
+    """Its several-GPU launcher starts processes as torchrun does; `device=cpu` keeps them off the GPU."""
+    out = tmp_path / "run"
+    launch = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]  # fmt: skip
+    words = ["-m", "supclap", "train", table, "--recipe", "small", "--out", out, *FIELDS]
+    command = [sys.executable, "-m", *launch, *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((out / "environment.json").read_text())["processes"] == 2
+    follows(alone, out)
+
+
 def test_one_that_dies_ends_all_with_a_reason(table, tmp_path):
     out = tmp_path / "run"
     process = start(2, table, "--recipe", "small", "--out", out, *FIELDS, "epochs=400")
     until = time.monotonic() + 180
-    while not any(line.get("step", 0) >= 3 for line in records.read(out)):
+    while not any(line.get("step", 0) >= 4 for line in records.read(out)):
+        # The first epoch's checkpoint lies between its third step and the fourth.
         assert time.monotonic() < until and process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()

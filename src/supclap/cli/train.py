@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from supclap.data import manifest
+from supclap.data import manifest, quarantine
 from supclap.schema import UserError
 from supclap.settings import read as read_settings
-from supclap.training import choose, config, loop, setup, untrained
+from supclap.training import choose, config, loop, records, setup, untrained
 from supclap.training.compare import RESULT, compare
 from supclap.training.curve import DRAWING, learning_curve
 from supclap.training.live import Live
@@ -253,10 +253,12 @@ def _summary(run: loop.Run, json: bool) -> None:
     best = next((line for line in run.records if line.get("scores") == run.best), {})
     told = _beside(run)
     report = run.path / NAME if (run.path / NAME).exists() else write_report(run.path)
+    skipped = sum(line["event"] == "skip" for line in run.records)
+    aside = len(quarantine.read(run.path / setup.QUARANTINE))
     if json:
-        skipped = sum(line["event"] == "skip" for line in run.records)
-        result = {"run": str(run.path), "best": run.best, "best_step": best.get("step"), "skipped": skipped}
-        print(jsonlib.dumps({**result, "untrained": told, "report": str(report)}, allow_nan=False))
+        result = {"run": str(run.path), "best": run.best, "best_step": best.get("step")}
+        result |= {"skipped": skipped, "quarantined": aside, "untrained": told, "report": str(report)}
+        print(jsonlib.dumps(result, allow_nan=False))
         return
     print(f"run     {run.path}")
     if run.best:
@@ -265,6 +267,10 @@ def _summary(run: loop.Run, json: bool) -> None:
         for way, name in (("t2a", "text to audio"), ("a2t", "audio to text")):
             row = run.best[way]
             print(f"        {name}   R@1 {row['R@1']:.2f}   R@5 {row['R@5']:.2f}   R@10 {row['R@10']:.2f}")
+    if aside:
+        print(f"aside   {aside} clips could not be read; why: {run.path / setup.QUARANTINE}")
+    if skipped:
+        print(f"lost    {skipped} steps were not finite and changed nothing; their clips: {run.path / records.NAME}")
     if told is not None:
         print(f"beside  {untrained.in_words(told)}")
     print(f"report  {report}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from supclap.schema import Batch, Clip, UserError, unknown
 
 AHEAD = 2
 PATIENCE_SECONDS = 600
+_DEAD = "data.workers: a worker died ({}); for want of memory? take fewer workers, or smaller batches"
 
 
 class Loader:
@@ -125,6 +127,10 @@ class Loader:
             return
         if self._owner == os.getpid():
             pool._iterator._shutdown_workers()
+            # One that hangs in a file hears no SIGTERM (see `_deaf`), and would be waited for at exit.
+            for worker in pool._iterator._workers:
+                if worker.is_alive():
+                    worker.kill()
         # In a forked child the workers are somebody else's.
         pool._iterator._shutdown = True
 
@@ -150,6 +156,7 @@ class Loader:
                 prefetch_factor=AHEAD,
                 persistent_workers=True,
                 timeout=PATIENCE_SECONDS,
+                worker_init_fn=_deaf,
                 multiprocessing_context=self._context,
             )
         self._pool.sampler.stream = stream
@@ -159,12 +166,22 @@ class Loader:
                 answer = next(made)
             except StopIteration:
                 break
-            except RuntimeError as error:
-                raise UserError(_died(error)) from error
+            except (RuntimeError, OSError, EOFError) as error:
+                reason = died(error) or self._lost(error)
+                if reason is None:
+                    raise
+                raise UserError(reason) from error
             if (done := stream.accept(answer)) is not None:
                 yield done
         # A bad clip in the last batches leaves a rest that the workers were not asked for.
         yield from self._inline(stream)
+
+    def _lost(self, error: Exception) -> str | None:
+        """What to say where a batch broke off on its way because its worker is dead."""
+        workers = self._pool._iterator._workers
+        for worker in workers:
+            worker.join(0.2)
+        return None if all(worker.is_alive() for worker in workers) else _DEAD.format(error)
 
     def _order(self, epoch: int) -> Order:
         items = self._maker.items
@@ -313,6 +330,12 @@ class _Tasks:
         return task
 
 
+def _deaf(worker: int) -> None:
+    """Ctrl-C and a scheduler's SIGTERM reach the whole group; the process that trains saves and ends its workers."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _as_it_is(made: Any) -> Any:
     return made
 
@@ -329,15 +352,19 @@ def _wordless(clip: Clip, captions: Captions) -> str | None:
     return None
 
 
-def _died(error: RuntimeError) -> str:
-    reason = str(error).splitlines()[0]
+def died(error: BaseException) -> str | None:
+    """What to say of an error that is a worker's death or silence; None of another.
+
+    torch raises it from a signal handler, so it can come out of any line of whoever turns the batches over.
+    """
+    reason = (str(error).splitlines() or [""])[0]
+    if not isinstance(error, RuntimeError) or "DataLoader" not in reason:
+        return None
     if "timed out" in reason.lower():
         return (
             f"data.workers: a worker gave no answer for {PATIENCE_SECONDS} s; find the file with `supclap corpus check`"
         )
-    if "exited unexpectedly" in reason or "killed by signal" in reason:
-        return f"data.workers: a worker died ({reason}); for want of memory? take fewer workers, or smaller batches"
-    raise error
+    return _DEAD.format(reason)
 
 
 def _check(batch_size: int, workers: int, captions: str, crop: str, max_seconds: float | None) -> None:

@@ -47,8 +47,13 @@ def save(model: DualModel, folder: str | os.PathLike[str], name: str = "THIS FOL
     write_json(describe(model, referred), target / CONFIG)
     (target / "README.md").write_text(card(model, name), encoding="utf8")
     temporary = target / f".{WEIGHTS}.{os.getpid()}.tmp"
-    save_file(state, temporary, metadata={"format": "pt"})
-    temporary.replace(target / WEIGHTS)
+    try:
+        save_file(state, temporary, metadata={"format": "pt"})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target / WEIGHTS)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def describe(model: DualModel, referred: dict[str, str]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -113,9 +115,9 @@ def save(run: Path, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> Non
         (fresh / STATE).write_text(json.dumps({"format": FORMAT, **state}), encoding="utf8")
         for path in (fresh / TENSORS, fresh / STATE, fresh):
             fsync(path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise _no_room(error, root) from error
+        raise UserError(f"{root}: the checkpoint was not written: {refused(run, error)}") from error
     _swap(root, fresh)
 
 
@@ -132,12 +134,26 @@ def _swap(root: Path, fresh: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _no_room(error: OSError, root: Path) -> UserError:
-    reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
-    kept = next((name for name in ("last", "previous") if (root / name).exists()), None)
-    tail = f"the one before it is kept ({root / kept})" if kept else "there is none before it"
-    way_out = f"make room, then: supclap train --resume {root.parent}"
-    return UserError(f"{root}: the checkpoint was not written: {reason}; {tail}; {way_out}")
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file is too large",
+}
+
+
+def no_room(error: BaseException) -> str | None:
+    """That there is no room to write, if an error says so: Python's own, or a Rust library's "os error 28"."""
+    found = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+    return _FULL.get(number or 0)
+
+
+def refused(run: Path, error: Exception) -> str:
+    """Why something of a run was not written, what is left, and the way out."""
+    root = folder_of(run)
+    kept = next((name for name in ("last", "previous") if (root / name / STATE).exists()), None)
+    left = f"the checkpoint before it is kept ({root / kept})" if kept else "there is no checkpoint before it"
+    return f"{no_room(error) or error}; {left}; make room, then: supclap train --resume {run}"
 
 
 def fsync(path: Path) -> None:
@@ -154,7 +170,13 @@ def load(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     for name in ("last", "previous"):
         folder = folder_of(run) / name
         if (folder / STATE).exists():
-            return load_file(folder / TENSORS), _read_state(folder / STATE)
+            try:
+                return load_file(folder / TENSORS), _read_state(folder / STATE)
+            except (OSError, SafetensorError, json.JSONDecodeError) as error:
+                # A kill cannot do this, a broken disk or a copy cut short can: nobody's training is dropped unasked.
+                raise UserError(
+                    f"{folder}: damaged ({error}); delete it to go on from the checkpoint before"
+                ) from error
     return None
 
 

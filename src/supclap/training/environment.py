@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -28,12 +29,23 @@ def environment(device: torch.device, processes: int = 1) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "packages": {name: found for name in PACKAGES if (found := version(name))},
         "commit": commit(),
     }
 
 
-def _version(name: str) -> str | None:
+def written_by(run: Path) -> str | None:
+    """The supclap that a run was begun with, if that is known."""
+    try:
+        held = json.loads((run / "environment.json").read_text(encoding="utf8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    found = held.get("packages", {}).get("supclap")
+    return None if found is None else str(found)
+
+
+def version(name: str) -> str | None:
+    """The installed version of a package, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from supclap import runtime
+from supclap.data.loader import died
 from supclap.schema import Batch, Clip, UserError
-from supclap.settings import read as read_settings
 from supclap.settings import save as save_settings
 from supclap.settings import write_json
-from supclap.training import checkpoint, handover, identity, records, setup, tracking, validate
+from supclap.training import again, checkpoint, handover, identity, records, setup, stepline, tracking, validate
+from supclap.training.again import same_table, settings_of
 from supclap.training.average import Average
 from supclap.training.callbacks import State, tell
 from supclap.training.config import OWN_RECIPE, RunConfig, load_file
 from supclap.training.environment import environment
+from supclap.training.lock import locked
 from supclap.training.optim import set_rates
 from supclap.training.processes import joined
 from supclap.training.setup import Parts
@@ -29,9 +29,9 @@ from supclap.training.signals import Stopped, Watch
 from supclap.training.step import StepResult
 from supclap.training.watching import Dynamics
 
-RUN, TABLE = "run.json", "data.json"
+RUN, TABLE = again.RUN, again.TABLE
 SECONDS = 300.0  # checkpoints are never further apart
-KEPT = ("step", "epoch", "position", "best", "best_step", "stale", "skipped")  # of the state, by a checkpoint
+KEPT = ("step", "epoch", "best", "best_step", "stale", "skipped")  # of the state, by a checkpoint
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,15 @@ def train(
             raise UserError(f"{folder} holds a run already; choose another folder, or: supclap train --resume {folder}")
         clips = setup.splits(config, data)
         folder.mkdir(parents=True, exist_ok=True)
-        parts = setup.build(config, clips, out=folder, progress=progress, team=team)
-        team.wait()
-        if team.first:
-            write_json(identity.table(clips), folder / TABLE)
-            write_json(environment(device, team.world), folder / "environment.json")
-            # Last of the three: a folder with run.json can be resumed, and a mistake found above leaves none.
-            save_settings(config, folder / RUN)
-        return _Trainer(config, folder, parts, callbacks).run()
+        with locked(folder, team):
+            parts = setup.build(config, clips, out=folder, progress=progress, team=team)
+            team.wait()
+            if team.first:
+                write_json(identity.table(clips), folder / TABLE)
+                write_json(environment(device, team.world), folder / "environment.json")
+                # Last of the three: a folder with run.json can be resumed, and a mistake found above leaves none.
+                save_settings(config, folder / RUN)
+            return _Trainer(config, folder, parts, callbacks).run()
 
 
 def resume(
@@ -84,15 +85,16 @@ def resume(
             f"{folder}: no {RUN} here, so there is no run to resume; start one: supclap train DATA --out {folder}"
         )
     load_recipe(folder)
-    config = read_settings(RunConfig, folder / RUN)
+    config = settings_of(folder)
     if records.last(records.read(folder), "end") is not None:
         return opened(folder)
     tracking.check(config.train.track)
     with joined(runtime.device(config.device)) as team:
-        clips = setup.splits(config, data)
-        _same_table(folder, clips)
-        parts = setup.build(config, clips, out=folder, progress=progress, team=team)
-        return _Trainer(config, folder, parts, callbacks, resumed=True).run()
+        with locked(folder, team):
+            clips = setup.splits(config, data)
+            same_table(folder, clips)
+            parts = setup.build(config, clips, out=folder, progress=progress, team=team)
+            return _Trainer(config, folder, parts, callbacks, resumed=True).run()
 
 
 def load_recipe(folder: Path) -> None:
@@ -109,39 +111,6 @@ def opened(folder: Path) -> Run:
     evals = [line for line in lines if line["event"] == "eval"]
     best = max(evals, key=lambda line: (line["selected"], -line["step"]), default=None)
     return Run(folder, load(folder), best["scores"] if best else {}, lines)
-
-
-def _same_table(folder: Path, clips: dict[str, list[Clip]]) -> None:
-    import json
-
-    try:
-        before = json.loads((folder / TABLE).read_text(encoding="utf8"))
-    except FileNotFoundError:
-        return
-    now = identity.table(clips)
-    kinds = {
-        "gone": sorted(set(before) - set(now)),
-        "new": sorted(set(now) - set(before)),
-        "changed": sorted(name for name in set(now) & set(before) if now[name] != before[name]),
-    }
-    said = [f"{len(names)} {kind} ({', '.join(names[:3])})" for kind, names in kinds.items() if names]
-    if said:
-        raise UserError(
-            f"{folder}: the data is not what this run began with: {'; '.join(said)}. Bring the old table back, "
-            "or start a new run"
-        )
-
-
-def share(radius: Tensor, distance: Tensor) -> Tensor:
-    """The mean of R / d."""
-    return (radius.detach() / distance.clamp(min=1e-6)).mean()
-
-
-def mean(said: Sequence[Any]) -> Any:
-    """One number, or one dict of numbers, from every process's."""
-    if isinstance(said[0], dict):
-        return {name: mean([one[name] for one in said]) for name in said[0]}
-    return sum(said) / len(said)
 
 
 class _Trainer:
@@ -173,6 +142,8 @@ class _Trainer:
         self.saved_step = -1
         ema = config.train.ema
         self.average = None if ema is None else Average(parts.stepper.parameters, ema)
+        self.done = 0  # batches of this epoch
+        self.evaluated = 0  # the step that was scored last
         # Frozen parts and the vocabulary are made again on resume; they must be what they were.
         self.given = identity.given(parts.model)
         self._same_start()
@@ -216,18 +187,31 @@ class _Trainer:
                 self.average.restore(tensors)
             for name in KEPT:
                 setattr(self.state, name, state.get(name, 0))
-            self.seen, self.saved_step = state["seen"], state["step"]
+            self.seen, self.saved_step, self.done = state["seen"], state["step"], state["done"]
+            self.evaluated = state["evaluated"]
+            self.state.position = self._position(state["positions"])
             self.records.cut(state["records"])
         self.records.write("resume", step=self.state.step)
 
+    def _position(self, positions: list[int]) -> int:
+        """Where this process goes on: clips put aside have moved each its own way.
+
+        With another number of processes than before, in rows of the whole batch; exact where no clip was put aside.
+        """
+        if len(positions) == self.team.world:
+            return positions[self.team.rank]
+        return self.done * self.parts.loader.batch_size
+
     def save(self) -> None:
-        """Write a checkpoint of this instant, from the first process."""
+        """Write a checkpoint of this instant, from the first process; all must call it."""
+        positions = self.team.everyone(self.state.position)
         if not self.team.first:
             self.saved_at, self.saved_step = time.monotonic(), self.state.step
             return
         tensors, optimizer = checkpoint.capture(self.parts.learned, self.parts.optimizer)
         tensors |= self.average.tensors() if self.average is not None else {}
         kept = {name: getattr(self.state, name) for name in KEPT}
+        kept |= {"positions": positions, "done": self.done, "evaluated": self.evaluated}
         kept |= {"seen": self.seen, "given": self.given, "records": self.records.size(), "optimizer": optimizer}
         checkpoint.save(self.folder, tensors, {**kept, "scaler": self.parts.stepper.scaler.state_dict()})
         self.saved_at, self.saved_step = time.monotonic(), self.state.step
@@ -239,9 +223,29 @@ class _Trainer:
         self.parts.model.train()
         self.parts.objective.train()
         tell(self.callbacks, "on_start", self.state)
+        try:
+            return self._walk()
+        except UserError:
+            raise
+        except Exception as error:
+            reason = died(error)
+            if reason is None and checkpoint.no_room(error) is not None:
+                reason = f"{self.folder}: {checkpoint.refused(self.folder, error)}"
+            if reason is None:
+                raise
+            raise UserError(reason) from error
+        finally:
+            # Now, and not when the collector comes by: workers are processes.
+            self.parts.loader.close()
+            self.records.close()
+
+    def _walk(self) -> Run:
         with Watch() as watch:
             while not self._ended():
                 self._epoch(watch)
+        if self.evaluated != self.state.step:
+            # Stopped, or killed, between the last step and its evaluation.
+            self._evaluate()
         if self.state.best is None:
             with self._averaged():
                 self._keep_best()
@@ -258,19 +262,18 @@ class _Trainer:
         for position, group in self._groups():
             begun = time.perf_counter()
             self._step(group, position, begun - waited)
-            # A signal reaches processes at different steps; they stop at the same one.
-            number = self.team.most(watch.number or 0, self.parts.stepper.device)
+            # A signal, or the clock, reaches processes at different steps; they stop, or save, at the same one.
+            number = self.team.most(watch.number or int(self._is_due()), self.parts.stepper.device)
             if number:
                 self.save()
+            if number > 1:
                 self.records.close()
                 raise Stopped(number, self.state.step, self.folder)
-            if self._is_due():
-                self.save()
             if self.state.step >= self.state.steps:
                 break
             waited = time.perf_counter()
         else:
-            self.state.epoch, self.state.position = self.state.epoch + 1, 0
+            self.state.epoch, self.state.position, self.done = self.state.epoch + 1, 0, 0
         if self._ended() or self.state.epoch % self.config.evaluate.every == 0:
             self._evaluate()
         if self.saved_step != self.state.step and (self._ended() or self.config.train.checkpoint_every is None):
@@ -289,7 +292,7 @@ class _Trainer:
         """As many batches as make a step, and the position behind them."""
         group: list[Batch] = []
         position = self.state.position
-        for position, batch in self.parts.loader.batches(self.state.epoch, self.state.position):
+        for position, batch in self.parts.loader.batches(self.state.epoch, self.state.position, self.done):
             group.append(batch)
             if len(group) == self.config.train.accumulate:
                 yield position, group
@@ -309,7 +312,7 @@ class _Trainer:
         begun = time.perf_counter()
         result = self.parts.stepper(group, state.step)
         seconds = time.perf_counter() - begun + waited
-        state.step, state.position = state.step + 1, position
+        state.step, state.position, self.done = state.step + 1, position, self.done + len(group)
         self.seen = identity.chained(self.seen, group, self.team)
         if result.skipped is None:
             if self.average is not None:
@@ -322,19 +325,11 @@ class _Trainer:
             tell(self.callbacks, "on_step", state, result.out)
 
     def _line(self, result: StepResult, seconds: float, waited: float) -> dict[str, Any]:
-        out = result.out
-        assert out is not None
-        said = {
-            "loss": float(out.loss.detach()),
-            "parts": {name: float(value.detach()) for name, value in out.parts.items()},
-            "radius": {name: float(value.detach().mean()) for name, value in out.radius.items()},
-            "distance": {name: float(value.mean()) for name, value in out.distance.items()},
-            "share": {name: float(share(value, out.distance[name])) for name, value in out.radius.items()},
-        }
+        assert result.out is not None
         return {
             "step": self.state.step,
             "epoch": self.state.epoch,
-            **mean(self.team.everyone(said)),
+            **stepline.mean(self.team.everyone(stepline.told(result.out))),
             "scale": handover.scale_of(self.parts.objective),
             "gradient_norm": result.gradient_norm,
             "lr": {group["name"]: group["lr"] for group in self.parts.optimizer.param_groups},
@@ -365,6 +360,7 @@ class _Trainer:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def _evaluate(self) -> None:
+        self.evaluated = self.state.step
         with self._averaged():
             found, also = self._scores()
             if found is None:

@@ -2,6 +2,9 @@
 
 torchrun and accelerate say by environment variables how many there are. Every process holds the whole model and
 encodes its part of each batch; gradients are averaged after backward. The first process writes, scores and talks.
+
+BatchNorm that learns normalises by the rows of its own process (as DDP does), so there 2 processes are not 1; running
+statistics are averaged after each step, so that all have, save and resume the same ones.
 """
 
 from __future__ import annotations
@@ -65,21 +68,61 @@ class Team:
         return int(box)
 
     def average(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Every gradient becomes its mean over processes."""
-        grads: list[Tensor] = [value.grad for value in parameters if value.grad is not None]
-        if self.world == 1 or not grads:
+        """Every gradient becomes its mean over processes; one that this process did not need counts as zero here.
+
+        A parameter that no process needed keeps no gradient, so that the optimizer leaves it alone as in one process.
+        """
+        if self.world == 1 or not parameters:
             return
-        flat = torch.cat([grad.reshape(-1).float() for grad in grads])
+        needed = torch.tensor([value.grad is not None for value in parameters], dtype=torch.int32)
+        needed = needed.to(parameters[0].device)
+        dist.all_reduce(needed, op=dist.ReduceOp.MAX)
+        grads: list[Tensor] = []
+        for value, on in zip(parameters, needed.tolist(), strict=True):
+            if on and value.grad is None:
+                value.grad = torch.zeros_like(value)
+            if on and value.grad is not None:
+                grads.append(value.grad)
+        for some in _buckets(grads):
+            self._mean(some)
+
+    def level(self, module: nn.Module) -> None:
+        """Running statistics of BatchNorm become their mean over processes, as each saw its own rows."""
+        if self.world == 1:
+            return
+        norms = [one for one in module.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm) and one.training]
+        found = [value for one in norms for value in (one.running_mean, one.running_var) if value is not None]
+        for some in _buckets(found):
+            self._mean(some)
+
+    def _mean(self, values: Sequence[Tensor]) -> None:
+        kind = torch.float64 if any(value.dtype == torch.float64 for value in values) else torch.float32
+        flat = torch.cat([value.reshape(-1).to(kind) for value in values])
         dist.all_reduce(flat)
-        pieces = torch.split(flat / self.world, [grad.numel() for grad in grads])
-        for grad, piece in zip(grads, pieces, strict=True):
-            grad.copy_(piece.reshape(grad.shape))
+        pieces = torch.split(flat.div_(self.world), [value.numel() for value in values])
+        for value, piece in zip(values, pieces, strict=True):
+            value.copy_(piece.reshape(value.shape))
 
     def share(self, batch_size: int) -> int:
         """Rows of a batch that this process takes."""
         if batch_size % self.world:
             raise UserError(f"batch_size={batch_size} is that of all processes; make it a multiple of {self.world}")
         return batch_size // self.world
+
+
+BUCKET = 1 << 24  # numbers that travel together
+
+
+def _buckets(values: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The values in order, in groups that need little memory beside them."""
+    some: list[Tensor] = []
+    for value in values:
+        if some and sum(one.numel() for one in some) + value.numel() > BUCKET:
+            yield some
+            some = []
+        some.append(value)
+    if some:
+        yield some
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from supclap.schema import UserError
+
 NAME = "records.jsonl"
 EVENTS = ("start", "step", "eval", "skip", "resume", "end")
 
@@ -17,14 +19,16 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._file = self.path.open("ab")
+        # Unbuffered: what a full disk refused must not wait somewhere to be written later.
+        self._file = self.path.open("ab", buffering=0)
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
         """Append one line."""
         assert event in EVENTS, event
         line = {"event": event, **{name: plain(value) for name, value in fields.items()}}
-        self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-        self._file.flush()
+        left = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        while left:
+            left = left[self._file.write(left) :]
         return line
 
     def size(self) -> int:
@@ -34,6 +38,8 @@ class Records:
 
     def cut(self, size: int) -> None:
         """Forget whatever was written after a checkpoint."""
+        if self._file.seek(0, os.SEEK_END) < size:
+            raise UserError(f"{self.path}: shorter than at the last checkpoint; bring it back, or start a new run")
         self._file.truncate(size)
         self._file.seek(0, os.SEEK_END)
 
@@ -47,7 +53,7 @@ class Mute(Records):
 
     def __init__(self) -> None:
         self.path = Path(os.devnull)
-        self._file = self.path.open("ab")
+        self._file = self.path.open("ab", buffering=0)
 
     def size(self) -> int:
         """Nothing."""

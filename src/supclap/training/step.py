@@ -74,10 +74,12 @@ class Stepper:
             norm = self._norm(group)
         except _Skip as skip:
             self.optimizer.zero_grad(set_to_none=True)
+            self.team.level(self.model)
             self._check_buffers()
             return StepResult(out, float("nan"), rows, str(skip), skip.clip_ids, skip.at_fault)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        self.team.level(self.model)
         return StepResult(out, norm, rows)
 
     # -- forward and backward ----------------------------------------------------------------------------------------
@@ -89,10 +91,7 @@ class Stepper:
         else:
             self._draw(place, 0)
             out = self._loss(batch, *self.encode(batch))
-            if bool(out.loss.isfinite()):
-                torch.autograd.backward(self.scaler.scale(out.loss * scale))
-        lost = batch.clip_ids.tolist() if not bool(out.loss.isfinite()) else []
-        self._agree(f"loss is {float(out.loss.detach())}", lost)
+            torch.autograd.backward(self.scaler.scale(out.loss * scale))
         return out
 
     def _chunked(self, batch: Batch, scale: float, place: tuple[int, int]) -> LossOutput:
@@ -122,6 +121,9 @@ class Stepper:
         if anchor is not None:
             self.seen["anchor_text"] = anchor.detach()
         out: LossOutput = self.objective(audio, text, clip_ids=batch.clip_ids, anchor_text=anchor)
+        # Before backward: its gathers wait for every process, so all go there or none does.
+        lost = [] if bool(out.loss.isfinite()) else batch.clip_ids.tolist()
+        self._agree(f"loss is {float(out.loss.detach())}", lost)
         return out
 
     def _draw(self, place: tuple[int, int], chunk: int) -> None:
@@ -154,7 +156,8 @@ class Stepper:
                 self.scaler.update()
                 if scale > 1:
                     raise _Skip(f"the loss scale {scale:g} was too high for fp16", [], at_fault=False)
-            raise _Skip(f"the gradient's norm is {norm}", [i for batch in group for i in batch.clip_ids.tolist()])
+            found = self.team.everyone([i for batch in group for i in batch.clip_ids.tolist()])
+            raise _Skip(f"the gradient's norm is {norm}", [i for ids in found for i in ids])
         if self.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip_norm, total)
         return norm
