@@ -189,3 +189,18 @@ def test_shards_whose_samples_have_lost_a_member_or_have_dots_in_their_names(tmp
     dots = {"dog.1.wav": sound, "dog.1.txt": b"one", "dog.2.wav": sound, "dog.2.txt": b"two", "cat.x.wav": sound}
     clips = manifest.read(tar(tmp_path / "d.tar", **dots, **{"cat.txt": b"three"}))
     assert [clip.captions[0].text for clip in clips] == ["one", "two", "three"]
+
+
+def test_a_composed_folder_beside_you_is_what_its_name_means(tmp_path, monkeypatch):
+    """`supclap corpus compose --out scenes-esc50`, then `supclap train scenes-esc50`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SUPCLAP_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="not prepared yet"):
+        manifest.read("scenes-esc50")
+    (tmp_path / "scenes-esc50").mkdir()
+    with pytest.raises(UserError, match="not prepared yet"):
+        manifest.read("scenes-esc50")
+    table = {"clip_id": "a", "audio": "a.flac", "caption": "a dog barks"}
+    (tmp_path / "scenes-esc50" / "manifest.jsonl").write_text(json.dumps(table) + "\n")
+    (clip,) = manifest.read("scenes-esc50")
+    assert clip.audio == str(tmp_path / "scenes-esc50" / "a.flac")

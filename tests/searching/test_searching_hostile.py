@@ -274,7 +274,7 @@ def test_several_questions_and_a_page_of_them(folder, saved, tmp_path, capsys):
     assert page.count("data:audio/wav;base64,") == 4
     assert "rain &lt;b&gt;" in page
     assert "<b>" not in page
-    assert "http" not in page
+    assert "http://" not in page and "https://" not in page
     assert "scores are raw" in page
     assert run([*words, "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)

@@ -45,7 +45,7 @@ def entries(data: Data, *, captions_from: str | None = None) -> list[Entry]:
     if not isinstance(data, (str, Path)):
         return [_from_clip(clip) for clip in data]
     name, _, root = str(data).partition(":")
-    if name in CORPORA:
+    if name in CORPORA and (root or not _has_table(Path(name))):
         return _corpus(name, root)
     if name == "hf" and root:
         return folders.hub(root)
@@ -102,6 +102,11 @@ def _folder(path: Path, captions_from: str | None) -> list[Entry]:
     if own and captions_from is None:
         return table(own[0])
     return folders.sounds(path, captions_from == "names")
+
+
+def _has_table(folder: Path) -> bool:
+    """A composed or prepared folder that lies here is what its name means."""
+    return any((folder / name).is_file() for name in OWN_TABLES)
 
 
 def _corpus(name: str, root: str) -> list[Entry]:

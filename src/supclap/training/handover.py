@@ -17,7 +17,7 @@ def scale_of(objective: nn.Module) -> float | None:
     base = getattr(objective, "base", objective)
     temperature = getattr(base, "temperature", None)
     found = temperature() if callable(temperature) else getattr(base, "scale", None)
-    return None if found is None else float(found)
+    return None if found is None else float(found.detach() if isinstance(found, Tensor) else found)
 
 
 @torch.no_grad()
