@@ -21,6 +21,26 @@ def bi_dynamic() -> RunConfig:
     return changed(infonce(), {"objective": PRESETS["bi-dynamic"]})
 
 
+def twice() -> RunConfig:
+    """Control: the base counted twice."""
+    return changed(infonce(), {"objective": PRESETS["twice"]})
+
+
+def uni_zero() -> RunConfig:
+    """Control: one support term at R = 0."""
+    return changed(infonce(), {"objective": PRESETS["uni-zero"]})
+
+
+def dcl() -> RunConfig:
+    """Another base: the positive left out of the denominator."""
+    return changed(infonce(), {"objective": PRESETS["dcl"]})
+
+
+def siglip() -> RunConfig:
+    """Another base: sigmoid costs."""
+    return changed(infonce(), {"objective": PRESETS["siglip"]})
+
+
 def use_infonce() -> RunConfig:
     """The baseline on the multilingual sentence encoder."""
     return changed(frozen_multilingual(), {"data": "scenes-esc50", "objective": PRESETS["infonce"]})
