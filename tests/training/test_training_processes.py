@@ -61,7 +61,7 @@ def alone(table, tmp_path_factory):
 def test_many_processes_are_one(alone, table, tmp_path, world):
     out = tmp_path / "run"
     said = done(start(world, table, "--recipe", "small", "--out", out, *FIELDS))
-    assert said.count("next   supclap report") == 1
+    assert said.count("\nreport  ") == 1
     one, many = records.read(alone), records.read(out)
     assert (
         [line["event"] for line in many]
@@ -85,7 +85,7 @@ def test_many_processes_are_one(alone, table, tmp_path, world):
             torch.testing.assert_close(right[name], left[name], rtol=1e-5, atol=1e-5)
     assert supclap.load(out).embed_text(["a dog barks"]).shape == (1, 16)
     # One process and many may follow each other.
-    assert done(start(world, "--resume", out)).count("best   step") == 1
+    assert done(start(world, "--resume", out)).count("best    step") == 1
 
 
 def follows(whole, out):
