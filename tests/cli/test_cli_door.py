@@ -33,6 +33,9 @@ def test_every_command_exists_and_speaks_json(name):
     command = getattr(importlib.import_module(module), function)
     assert inspect.getdoc(command)
     assert "json" in inspect.signature(command).parameters, "--json everywhere"
+    told = {line.strip().removesuffix("_") for line in (inspect.getdoc(command) or "").splitlines()}
+    options = {option.removesuffix("_") for option in inspect.signature(command).parameters}
+    assert not options - told, "options that --help does not explain"
 
 
 def test_a_missing_extra_is_named():
@@ -57,3 +60,24 @@ def test_doctor_says_what_is_here(capsys):
     assert {row["name"] for row in found["weights"]} >= {"mn04", "minilm"}
     assert run(["doctor"]) == 0
     assert "nothing is missing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["corpus", "compose", "--out", "out", "--count", "4", "--rate", "0"], "rate=0"),
+        (["corpus", "compose", "--out", "out", "--count", "4", "--seconds", "0"], "seconds=0"),
+        (["corpus", "compose", "--out", "out", "--count", "4", "--workers", "-1"], "workers=-1"),
+        (["calibrate", "bridge", "none.csv", "--seed", "-1"], "seed=-1"),
+        (["search", ".", "rain", "--page", "."], "is a folder"),
+    ],
+)
+def test_a_value_that_cannot_be_is_no_default(tmp_path, capsys, monkeypatch, words, said):
+    """Zero is what was asked for, not a thing left out; it is refused before anything is made."""
+    monkeypatch.chdir(tmp_path)
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert not list(tmp_path.iterdir())

@@ -98,6 +98,7 @@ def test_spans_without_ids_are_clips_of_their_own(tmp_path):
     ("t.csv", 'audio,caption\na.wav,"x\nb.wav,y\n', "quotes"),
     ("t.csv", "audio,audio\na,b\n", "column 'audio' is there twice"),
     ("t.csv", "audio,caption\n,x\n", "column 'audio' is empty"),
+    ("t.csv", "audio,caption\na\0.wav,x\n", "row 1.*column 'audio'.*zero byte"),
     ("t.csv", "audio,caption,language\na,x,klingonish\n", "row 1.*column 'language'.*klingonish"),
     ("t.csv", "clip_id,audio\nx,a.wav\nx,b.wav\n", "clip_id 'x' is another sound"),
     ("t.jsonl", '{"audio": "a.wav"}\n{"audio": \n', r"row 2 \(line 2\): not JSON"), ("t.jsonl", "[1]\n", "not list"),

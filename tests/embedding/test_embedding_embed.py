@@ -104,12 +104,15 @@ def test_each_window_has_a_row_with_its_seconds_in_the_file(tmp_path):
         (lambda clips, out: embed(dual(), clips, out, engine="spark"), "engine='spark'"),
         (lambda clips, out: embed(dual(), clips, out, windows="some"), "windows='some'"),
         (lambda clips, out: embed(dual(), [], out), "no clip"),
+        (lambda clips, out: embed(dual(), clips, out, rows_a_shard=0), "rows_a_shard=0"),
+        (lambda clips, out: embed(dual(), clips, out, batch_size=0), "batch_size=0"),
         (lambda clips, out: read(out), "embeddings.json"),
     ],
 )
 def test_mistakes_are_named(tmp_path, make, words):
     with pytest.raises(UserError, match=words):
         make(table(tmp_path, 1), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):

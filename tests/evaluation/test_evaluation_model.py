@@ -83,6 +83,8 @@ def test_languages_splits_and_stretches(model, clips):
     assert seen.audio.shape[0] == 4 and not np.allclose(seen.audio[0], whole[0], atol=1e-4)
     with pytest.raises(UserError, match="split='tset'.*did you mean 'test'"):
         evaluation.evaluate_model(model, clips, split="tset")
+    with pytest.raises(UserError, match="split='fold1': the table names no splits"):
+        evaluation.evaluate_model(model, [replace(clip, split=None) for clip in clips], split="fold1")
 
 
 class Cached:

@@ -49,6 +49,12 @@ def test_a_mistake_is_said_before_anything_is_made(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(command, "first_hits", lambda: pytest.fail("too late"))
     assert cli.run(["demo", "--sounds", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert cli.run(["demo", "--sounds", str(tmp_path / "empty")]) == 2
+    assert "no sound file" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert cli.run(["demo", "--out", str(tmp_path / "file")]) == 2
+    assert "file exists" in capsys.readouterr().err
 
 
 def test_the_same_questions_go_over_a_folder_each_by_an_encoder_that_reads_it(monkeypatch, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """`supclap train` and `supclap report` as typed."""
 
 import json
+import os
 import re
 
 import pytest
@@ -35,6 +36,12 @@ def test_train_resume_report(corpus, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "R@1" in said
     assert "report.html" in said
+    # A report of the run's middle is written anew when the run has gone on.
+    (out / "report.html").write_text("Not finished", encoding="utf8")
+    os.utime(out / "report.html", ns=(0, 0))
+    assert run(["train", "--resume", str(out)]) == 0
+    assert "Finished after 5 steps" in (out / "report.html").read_text(encoding="utf8")
+    capsys.readouterr()
     assert run(["report", str(out)]) == 0
     page = (out / "report.html").read_text(encoding="utf8")
     assert page.startswith("<!doctype html>")

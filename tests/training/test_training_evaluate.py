@@ -91,6 +91,10 @@ def test_a_share_is_nested_and_the_same_for_every_seed(tiny):
     assert set(quarter) < set(half) < set(whole)
     assert half == [name for name in whole if name in set(half)] == kept(0.5, seed=3)
     assert half != whole[:20]
+    # A limit comes first: what a curve draws its shares from.
+    limited = setup.splits(tiny({"data.share": 0.5, "data.limit": 12}))["train"]
+    assert len(limited) == 6
+    assert {clip.id for clip in limited} < set(whole[:12])
 
 
 # -- tracking --------------------------------------------------------------------------------------------------------
@@ -197,7 +201,11 @@ def test_masks_move_the_weights_and_a_resumed_run_draws_the_same(tiny, tmp_path)
 
 
 def test_augmenting_what_is_cached_is_refused(tiny):
-    for fields, word in (({"data.augment.noise": 0.5}, "data.augment"), ({"train.mask.bands": 1}, "train.mask")):
+    for fields, word in (
+        ({"data.augment.noise": 0.5}, "data.augment"),
+        ({"train.mask.bands": 1}, "train.mask"),
+        ({"data.max_seconds": 0.5}, "data.max_seconds"),
+    ):
         config = tiny({**fields, "train.freeze_audio": True})
         with pytest.raises(UserError, match=rf"{word}.*features=false"):
             setup.build(config, setup.splits(config))

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("supclap.cli.bench:bench", "How fast this machine does what we hold ourselves to, beside others."),
     "doctor": ("supclap.cli.doctor:doctor", "What this machine can run, and the line that installs what is missing."),
     "score": ("supclap.cli.score:score", "Any model's embeddings or similarity matrix, by a named protocol."),
-    "evaluate": ("supclap.cli.evaluate:evaluate", "A model on a table: retrieval or zero-shot classification."),
+    "evaluate": ("supclap.cli.evaluate:evaluate", "A model on a table: retrieval, classification, probes, queries."),
     "corpus list": ("supclap.cli.corpus:list_corpora", "The corpora known by name, with licences and layouts."),
     "corpus prepare": ("supclap.cli.corpus:prepare", "A corpus as its owners ship it: its table, and FLAC on request."),
     "corpus check": ("supclap.cli.corpus:check", "What a table, folder or corpus holds, and what is wrong with it."),

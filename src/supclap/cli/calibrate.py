@@ -58,6 +58,8 @@ def calibrate(
     json
         One JSON object on stdout.
     """
+    if seed < 0:
+        raise UserError(f"seed={seed} must be 0 or more")
     # What is wrong with a table is said before anything is heard.
     table = _table(data, split, template)
     other = None if judge is None else _table(judge, judge_split, template)

@@ -69,6 +69,8 @@ def compose(
     json
         Print the result as JSON.
     """
+    if workers is not None and workers < 0:
+        raise UserError(f"workers={workers} must be 0 or more; 0 makes the scenes in this process")
     began = time.perf_counter()
     named = {"train": train, "val": val, "test": test}
     given = {side: number for side, number in named.items() if number is not None}
@@ -77,11 +79,13 @@ def compose(
         if labels:
             raise UserError("labels belongs to --bank; synthesised scenes take every event")
         counts = {"train": 0, "val": 0, "test": 0} | (given or shares(count, {"train", "val", "test"}))
-        clips = write(out, **counts, seconds=seconds or 5.0, rate=rate or 16000, seed=seed, workers=workers,
+        clips = write(out, **counts, seconds=5.0 if seconds is None else seconds,
+                      rate=16000 if rate is None else rate, seed=seed, workers=workers,
                       languages=words(languages) or tuple(LANGUAGES), progress=meter)  # fmt: skip
     else:
         clips = compose_bank(
-            bank_of(bank, seed, esc50), out, count, seconds or 10.0, seed, counts=given or None, rate=rate or 32000,
+            bank_of(bank, seed, esc50), out, count, 10.0 if seconds is None else seconds, seed, counts=given or None,
+            rate=32000 if rate is None else rate,
             labels=words(labels), languages=words(languages) or ("eng",), workers=workers, progress=meter,
             name=bank.name,
         )  # fmt: skip

@@ -26,7 +26,13 @@ SHOWN = 5
 
 
 def list_corpora(*, json: bool = False) -> None:
-    """The corpora that are known by name, with their licences and what is expected where."""
+    """The corpora that are known by name, with their licences and what is expected where.
+
+    Parameters
+    ----------
+    json
+        The table as JSON.
+    """
     rows = [
         {"name": name, "about": one.about, "licence": one.licence, "home": one.home, "layout": one.layout}
         for name, one in CORPORA.items()

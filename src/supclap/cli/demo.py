@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from supclap.audio.reader import sound_files
 from supclap.encoders import pretrained
 from supclap.evaluation.model import Embeddings
 from supclap.schema import Hit, UserError
@@ -33,6 +34,8 @@ def demo(*, sounds: Path | None = None, out: Path = Path("runs/demo"), json: boo
     """
     begun = time.monotonic()
     _check_sounds(sounds)
+    # Said now, as well as what is wrong with the sounds: not after the scenes and the first model.
+    out.mkdir(parents=True, exist_ok=True)
     try:
         _say_first(begun)
         # Before the training: what is missing is said now, and there is something to look at.
@@ -60,7 +63,8 @@ def _check_sounds(sounds: Path | None) -> None:
         return
     if not sounds.is_dir():
         raise UserError(f"--sounds {sounds}: no such folder")
-    # Said now, not after the training.
+    if not sound_files(sounds):
+        raise UserError(f"--sounds {sounds}: no sound file there")
     pretrained.locate("mn04")
 
 

@@ -10,7 +10,13 @@ from supclap.encoders import pretrained
 
 
 def list_models(*, json: bool = False) -> int:
-    """Every name, whether it is here, its size, its licence and where it comes from."""
+    """Every name, whether it is here, its size, its licence and where it comes from.
+
+    Parameters
+    ----------
+    json
+        The table as JSON.
+    """
     rows = pretrained.listing()
     if json:
         print(text.dumps(rows, indent=1))
@@ -24,12 +30,30 @@ def list_models(*, json: bool = False) -> int:
 
 
 def fetch(name: str, *, json: bool = False) -> int:
-    """Download the weights of NAME into the cache folder; a stopped download goes on where it was."""
+    """Download the weights of NAME into the cache folder; a stopped download goes on where it was.
+
+    Parameters
+    ----------
+    name
+        A name of `supclap models list`.
+    json
+        Name, path and licence as one JSON object.
+    """
     return _say(name, pretrained.fetch(name), json)
 
 
 def add(name: str, file: Path, *, json: bool = False) -> int:
-    """Put a FILE (or folder) that you have under NAME, after checking its hash."""
+    """Put a FILE (or folder) that you have under NAME, after checking its hash.
+
+    Parameters
+    ----------
+    name
+        A name of `supclap models list`.
+    file
+        The file (or folder) as its publisher gives it; it is copied into the cache folder.
+    json
+        Name, path and licence as one JSON object.
+    """
     return _say(name, pretrained.add(name, file), json)
 
 

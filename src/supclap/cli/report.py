@@ -6,7 +6,7 @@ import json as jsonlib
 from pathlib import Path
 
 from supclap.training import records
-from supclap.training.report import best_line, in_words, write_report
+from supclap.training.report import in_words, write_report
 
 
 def report(run: Path, *, listen: bool = True, json: bool = False) -> int:
@@ -24,7 +24,7 @@ def report(run: Path, *, listen: bool = True, json: bool = False) -> int:
     path = write_report(run, listen=listen)
     lines = records.read(run)
     if json:
-        print(jsonlib.dumps({"report": str(path), "summary": in_words(lines), "best": best_line(lines)}))
+        print(jsonlib.dumps({"report": str(path), "summary": in_words(lines), "best": records.best(lines)}))
         return 0
     print(in_words(lines))
     print(f"report  {path}")

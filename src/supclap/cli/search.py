@@ -66,6 +66,8 @@ def search(
     """
     if page is not None and not page.parent.is_dir():
         raise UserError(f"page={str(page)!r}: there is no folder {page.parent}")
+    if page is not None and page.is_dir():
+        raise UserError(f"page={str(page)!r} is a folder; name the file: {page / 'hits.html'}")
     questions = [Question(words, by, not_, clauses, language) for words in query or (None,)]
     for question in questions:
         question.check()

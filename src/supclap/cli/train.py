@@ -250,9 +250,9 @@ def _curve(settings: dict[str, config.RunConfig], seeds: tuple[int, ...] | None,
 
 
 def _summary(run: loop.Run, json: bool) -> None:
-    best = next((line for line in run.records if line.get("scores") == run.best), {})
+    best = records.best(run.records) or {}
     told = _beside(run)
-    report = run.path / NAME if (run.path / NAME).exists() else write_report(run.path)
+    report = run.path / NAME if _is_current(run.path) else write_report(run.path)
     skipped = sum(line["event"] == "skip" for line in run.records)
     aside = len(quarantine.read(run.path / setup.QUARANTINE))
     if json:
@@ -274,6 +274,12 @@ def _summary(run: loop.Run, json: bool) -> None:
     if told is not None:
         print(f"beside  {untrained.in_words(told)}")
     print(f"report  {report}")
+
+
+def _is_current(folder: Path) -> bool:
+    """Whether the run's report was written after its last record; one of a run that went on tells of its middle."""
+    report = folder / NAME
+    return report.exists() and report.stat().st_mtime_ns >= (folder / records.NAME).stat().st_mtime_ns
 
 
 def _beside(run: loop.Run) -> dict[str, Any] | None:

@@ -149,6 +149,8 @@ def entry(row: Row, known: Columns) -> Entry:
     audio = read.text(roles["audio"])
     if not audio:
         raise UserError(f"{row.place}: column {roles['audio']!r} is empty; every row names a sound")
+    if "\0" in audio:
+        raise UserError(f"{row.place}: column {roles['audio']!r}: {audio!r} holds a zero byte; is the table text?")
     start = read.seconds(roles.get("start")) or 0.0
     end = read.seconds(roles.get("end"))
     if end is not None and end <= start:

@@ -19,6 +19,7 @@ from supclap.embedding.rows import Encoded, Encoder, Progress, encode_all
 from supclap.embedding.sparing import beside_decoders
 from supclap.embedding.store import INDEX, Ledger, Side, Store, is_store, read, read_ledger, write_shard
 from supclap.encoders import hub
+from supclap.encoders.people import whole_number
 from supclap.schema import Clip, Embedded, UserError, unknown
 
 ENGINES = ("local",)
@@ -56,6 +57,12 @@ def embed(
         raise unknown("engine", engine, ENGINES)
     if windows not in WINDOWS:
         raise unknown("windows", windows, WINDOWS)
+    for name, value, least in (
+        ("batch_size", batch_size, 1),
+        ("workers", workers, 0),
+        ("rows_a_shard", rows_a_shard, 1),
+    ):
+        whole_number(name, value, least)
     clips = manifest.read(data)
     if not clips:
         raise UserError(f"data={data!r} holds no clip; give a table with rows or a folder with sounds")

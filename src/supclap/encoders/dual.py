@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
@@ -299,12 +298,6 @@ class DualModel(nn.Module):
 
     def _label_rows(self, labels: Sequence[str], template: str, language: str) -> Floats:
         return self.embed_text(label_texts(labels, template), language)
-
-    def probability(self, cosines: NDArray[Any]) -> NDArray[Any] | None:
-        """How likely a match is at a cosine; None where the model was not calibrated."""
-        if self.calibration is None:
-            return None
-        return 1.0 / (1.0 + np.exp(-(self.calibration["slope"] * cosines + self.calibration["intercept"])))
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 

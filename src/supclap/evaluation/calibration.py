@@ -92,9 +92,7 @@ def fit(
     curve = _curve(x, y, _form(x, y, queries) if evidence_qn is None else names(evidence_qn), names(evidence_qn))
     best, present = _best_hits(curve, drawn)
     curve["threshold"] = _threshold(best, present)
-    # The score alone, for one file without a collection around it.
-    alone = _logistic(x[:, :1], y, [0.0])
-    return {**curve, "slope": float(alone[0]), "intercept": float(alone[1])}
+    return curve
 
 
 def _form(x: np.ndarray, y: np.ndarray, queries: np.ndarray) -> tuple[str, ...]:

@@ -225,7 +225,10 @@ def of_split(clips: Sequence[Clip], split: str | None) -> list[Clip]:
         return list(clips)
     chosen = [clip for clip in clips if clip.split == split]
     if not chosen:
-        raise unknown("split", split, sorted({clip.split for clip in clips if clip.split is not None}))
+        held = sorted({clip.split for clip in clips if clip.split is not None})
+        if not held:
+            raise UserError(f"split={split!r}: the table names no splits; leave it out, or give it a split column")
+        raise unknown("split", split, held)
     return chosen
 
 

@@ -19,6 +19,7 @@ from supclap.encoders.heads import HEADS, MlpHead
 from supclap.encoders.lora import LoraSettings
 from supclap.encoders.small import SmallAudioSettings, SmallTextSettings
 from supclap.encoders.towers import AUDIO_TOWERS, TEXT_TOWERS
+from supclap.evaluation.protocols import PROTOCOLS
 from supclap.objectives.settings import OBJECTIVES, PRESETS, SVRSettings
 from supclap.runtime import Precision
 from supclap.schema import UserError, unknown
@@ -38,10 +39,11 @@ class DataSettings:
     val: float = 0.1
     test: float = 0.1
     limit: PositiveInt | None = None  # train on the first so many clips of the train split
-    share: float = 1.0  # train on this share of the train split, drawn by clip; a smaller share lies within a larger
+    share: float = 1.0  # train on this share of those, drawn by clip; a smaller share lies within a larger
     max_seconds: float | None = None
     workers: NonNegativeInt = 0
-    decoded: str | None = None  # a folder that keeps every clip as 16-bit samples once it has been decoded
+    # a folder that keeps every clip as 16-bit samples once it has been decoded; a cached frozen tower decodes none
+    decoded: str | None = None
     bucket: NonNegativeInt = 0  # clips of like length stand together within so many batches
     augment: AugmentSettings = AugmentSettings()
     strict: bool = False  # an unreadable file is an error, not a line in quarantine.csv
@@ -49,6 +51,8 @@ class DataSettings:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise UserError(f"data.share={self.share!r} must be above 0 and at most 1")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise UserError(f"data.max_seconds={self.max_seconds!r} must be above 0, or null for whole clips")
 
 
 @settings
@@ -76,6 +80,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.ema is not None and not 0 < self.ema < 1:
             raise UserError(f"train.ema={self.ema!r} must lie between 0 and 1 (0.999), or be null for none")
+        if not 0 <= self.max_skipped <= 1:
+            raise UserError(f"train.max_skipped={self.max_skipped!r} is a share of the steps: from 0 to 1")
 
 
 @settings
@@ -92,6 +98,8 @@ class EvaluateSettings:
     patience: PositiveInt | None = None  # evaluations without a better one, after which a run stops early
 
     def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise unknown("evaluate.protocol", self.protocol, PROTOCOLS)
         names = ["train", "val", "test", *(Path(place).stem for place in self.also)]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -117,7 +125,7 @@ class RunConfig:
     optim: OptimSettings = OptimSettings()
     train: TrainSettings = TrainSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
-    seed: int = 0
+    seed: NonNegativeInt = 0
     device: str = "auto"
     precision: Precision = "fp32"
 

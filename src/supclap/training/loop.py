@@ -108,8 +108,7 @@ def opened(folder: Path) -> Run:
     from supclap.encoders.hub import load
 
     lines = records.read(folder)
-    evals = [line for line in lines if line["event"] == "eval"]
-    best = max(evals, key=lambda line: (line["selected"], -line["step"]), default=None)
+    best = records.best(lines)
     return Run(folder, load(folder), best["scores"] if best else {}, lines)
 
 

@@ -84,6 +84,12 @@ def read(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1] if line.strip()]
 
 
+def best(records: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The evaluation that the saved model is from: the first of the highest."""
+    evals = [line for line in records if line["event"] == "eval"]
+    return max(evals, key=lambda line: (line["selected"], -line["step"]), default=None)
+
+
 def last(records: list[dict[str, Any]], event: str) -> dict[str, Any] | None:
     """The last line of a kind."""
     return next((line for line in reversed(records) if line["event"] == event), None)

@@ -59,15 +59,9 @@ def write_report(folder: Path, *, listen: bool = True) -> Path:
     return path
 
 
-def best_line(lines: Lines) -> dict[str, Any] | None:
-    """The evaluation that the saved model is from."""
-    evals = [line for line in lines if line["event"] == "eval"]
-    return max(evals, key=lambda line: (line["selected"], -line["step"]), default=None)
-
-
 def in_words(lines: Lines) -> str:
     """The run in two sentences."""
-    steps, best = sum(line["event"] == "step" for line in lines), best_line(lines)
+    steps, best = sum(line["event"] == "step" for line in lines), records.best(lines)
     end = records.last(lines, "end")
     said = f"{'Finished' if end else 'Not finished'} after {steps} steps."
     if best is None:
@@ -82,7 +76,7 @@ def in_words(lines: Lines) -> str:
 
 def _summary(folder: Path, lines: Lines) -> str:
     body = html.text(in_words(lines), "lead")
-    best = best_line(lines)
+    best = records.best(lines)
     if best is not None and best["split"] == "test":
         body += html.text("The model was selected on the test split, as the paper does: its scores flatter it.", "bad")
     metrics = ("R@1", "R@5", "R@10", "mAP10", "MedR")

@@ -62,7 +62,8 @@ def splits(config: RunConfig, data: Sequence[Clip] | None = None) -> dict[str, l
     found = {name: [clip for clip in clips if clip.split == name] for name in ("train", "val", "test")}
     if not found["train"]:
         raise UserError(f"data={settings.path!r}: no clip is in the train split; check its split column")
-    found["train"] = _share(found["train"], settings.share)[: settings.limit]
+    # The limit first: shares of a limited table lie within each other too, and a curve can be drawn over them.
+    found["train"] = _share(found["train"][: settings.limit], settings.share)
     return found | validate.more_sets(config.evaluate)
 
 
@@ -127,6 +128,11 @@ def build(
 def _changes(config: RunConfig, model: Any) -> Augmentation | None:
     """What is done to training clips: to samples in the loader, to the spectrogram in the tower."""
     changes = config.data.augment.build()
+    if config.data.max_seconds is not None and model.frozen_audio and config.train.features:
+        raise UserError(
+            f"data.max_seconds={config.data.max_seconds}: a frozen audio tower hears each clip once, whole, so nothing "
+            "would be cropped; leave it out, or set train.features=false"
+        )
     if (changes is not None or config.train.mask.active) and model.frozen_audio and config.train.features:
         field = "data.augment" if changes is not None else "train.mask"
         raise UserError(
