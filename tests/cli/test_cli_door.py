@@ -70,6 +70,7 @@ def test_doctor_says_what_is_here(capsys):
         (["corpus", "compose", "--out", "out", "--count", "4", "--workers", "-1"], "workers=-1"),
         (["calibrate", "bridge", "none.csv", "--seed", "-1"], "seed=-1"),
         (["search", ".", "rain", "--page", "."], "is a folder"),
+        (["classify", ".", "--labels", "a,b", "--language", "zz"], "language='zz' is not"),
     ],
 )
 def test_a_value_that_cannot_be_is_no_default(tmp_path, capsys, monkeypatch, words, said):

@@ -82,6 +82,8 @@ def test_dry_run_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
             ["train", "TABLE", "--out", "run", "--recipe", "small", "batch_size=8", 'train.track=["wandb"]'],
             "pip install wandb",
         ),
+        (["train", "TABLE", "--out", "run", "--recipe", "small", "--curve", "--jobs", "2"], "--curve takes neither"),
+        (["train", "TABLE", "--recipe", "small", "--curve", "--dry-run"], "--curve takes neither"),
         (["report", "nowhere"], "run.json"),
     ],
 )

@@ -13,6 +13,7 @@ from supclap.audio.reader import SUFFIXES, sound_files
 from supclap.cli.meter import Meter, shown
 from supclap.embedding.sparing import decoders
 from supclap.encoders import hub
+from supclap.encoders.languages import check as check_language
 from supclap.schema import Label, UserError
 from supclap.searching.labelling import heard
 
@@ -67,6 +68,7 @@ def classify(
     """
     names = _names(labels, 1 if multi else 2)
     _check(caption, template, top, batch_size, workers, out)
+    check_language([language], 1)
     paths = _paths(files)
     if model.split(":")[0] == "bridge":
         print(BRIDGE_NOTE, file=sys.stderr)

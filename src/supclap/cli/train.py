@@ -65,10 +65,7 @@ def train(
         if words or recipe or out or dry_run or curve:
             raise UserError("--resume takes the run's folder alone: its settings are in run.json")
         return _one(lambda live: loop.resume(resume, callbacks=[live], progress=live.heard), json)
-    if not words and recipe is None:
-        raise UserError("DATA is missing; name a table, a folder of sounds or a corpus: supclap train my.csv")
-    if out is None and not dry_run:
-        raise UserError("--out is missing; name the run's folder: supclap train DATA --out runs/mine")
+    _check(words, recipe, out, dry_run, curve, jobs)
     recipes = _names(recipe)
     fields, seeds = _fields(words, captions_from)
     notes: list[str] = []
@@ -87,6 +84,16 @@ def train(
     ((asked, only),) = zip(recipes.values(), settings.values(), strict=True)
     _keep_recipe(asked, out)
     return _one(lambda live: loop.train(only, out=out, callbacks=[live], progress=live.heard), json)
+
+
+def _check(words: tuple[str, ...], recipe: str | None, out: Path | None, dry_run: bool, curve: bool, jobs: int) -> None:
+    """UserError for what is missing, and for what would be left out unseen."""
+    if not words and recipe is None:
+        raise UserError("DATA is missing; name a table, a folder of sounds or a corpus: supclap train my.csv")
+    if out is None and not dry_run:
+        raise UserError("--out is missing; name the run's folder: supclap train DATA --out runs/mine")
+    if curve and (dry_run or jobs != 1):
+        raise UserError("--curve takes neither --dry-run nor --jobs: its runs follow one another")
 
 
 # -- what was asked for ----------------------------------------------------------------------------------------------
