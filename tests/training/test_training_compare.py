@@ -179,6 +179,7 @@ def test_a_signal_saves_all_of_several_processes(corpus, tmp_path):
     assert "the same command again" in talk
     for one in journals:
         last = json.loads(one.read_text().splitlines()[-1])
+        assert last["event"] != "end"
         state = json.loads((one.parent / "checkpoints" / "last" / "state.json").read_text())
         assert state["step"] == last["step"]
 
